@@ -61,6 +61,8 @@ pub(crate) struct Engine {
     pub(crate) staged_blocks: u64,
     /// Those of them that were home before the commit began.
     pub(crate) staged_early_blocks: u64,
+    /// Blocks of new data that nobody had written when their commit began.
+    pub(crate) kept_blocks: u64,
     /// Blocks that were freed before their commit, and never written.
     pub(crate) dead_blocks: u64,
     /// Bytes of new data written home past cache and journal.
@@ -100,6 +102,7 @@ impl Engine {
             foreground_checkpoints: get("foreground_checkpoints"),
             staged_blocks: get("staged_blocks"),
             staged_early_blocks: get("staged_early_blocks"),
+            kept_blocks: get("kept_blocks"),
             dead_blocks: get("dead_blocks"),
             passed_bytes: get("passed_bytes"),
             data_runs: get("data_runs"),
@@ -125,6 +128,7 @@ impl Engine {
             foreground_checkpoints: how(self.foreground_checkpoints, other.foreground_checkpoints),
             staged_blocks: how(self.staged_blocks, other.staged_blocks),
             staged_early_blocks: how(self.staged_early_blocks, other.staged_early_blocks),
+            kept_blocks: how(self.kept_blocks, other.kept_blocks),
             dead_blocks: how(self.dead_blocks, other.dead_blocks),
             passed_bytes: how(self.passed_bytes, other.passed_bytes),
             data_runs: how(self.data_runs, other.data_runs),

@@ -81,6 +81,8 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
         Engines::Logs => engine != JournalEngine::Batch,
         Engines::Images => !engine.logs_records() && engine != JournalEngine::Batch,
         Engines::Compressed => engine == JournalEngine::Compressed,
+        Engines::Classic => engine == JournalEngine::Classic,
+        Engines::Keeping => matches!(engine, JournalEngine::Classic | JournalEngine::Compressed),
         Engines::Records => engine.logs_records(),
         Engines::Scalable => engine == JournalEngine::Scalable,
         Engines::Remap => engine == JournalEngine::Remap,

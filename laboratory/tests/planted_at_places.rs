@@ -25,7 +25,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::PointersFreedAsData, CLASSIC, ORDERED, "indirect"),
     (Defect::RevokeForever, CLASSIC, ORDERED, "revoke"),
     (Defect::HalfRevoked, CLASSIC, ORDERED, "journaled-data"),
-    (Defect::RevokedImageKept, CLASSIC, ORDERED, "journaled-data"),
+    (Defect::RevokedImageKept, CLASSIC, ORDERED, "kept-where-the-log-had-data"),
     (Defect::MisreadWrap, CLASSIC, ORDERED, "log-wraps"),
     (Defect::WaitForOlder, CLASSIC, ORDERED, "create"),
     (Defect::ForgottenFlag, CLASSIC, ORDERED, "journaled-file"),
@@ -41,6 +41,10 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::SweptAlive, CLASSIC, JOURNAL, "little-lives-much-dies"),
     (Defect::SweptAlive, COMPRESSED, JOURNAL, "little-lives-much-dies"),
     (Defect::UnrevokedDead, CLASSIC, ORDERED, "revoke-of-what-dies"),
+    (Defect::KeptUnwritten, CLASSIC, ORDERED, "kept-cut"),
+    (Defect::KeptAfterCommitBlock, CLASSIC, ORDERED, "kept-cut"),
+    (Defect::KeptOverNewer, CLASSIC, ORDERED, "kept-written-over"),
+    (Defect::StaleHome, COMPRESSED, JOURNAL, "early-written-over"),
     (Defect::KeptTruncate, CLASSIC, ORDERED, "truncated-in-steps"),
 ];
 

@@ -19,6 +19,10 @@ pub enum Engines {
     Images,
     /// `compressed` alone.
     Compressed,
+    /// `classic` alone.
+    Classic,
+    /// Those that keep new data until the commit, and write it home.
+    Keeping,
     /// Those whose log holds records.
     Records,
     /// `scalable` alone.
@@ -124,7 +128,9 @@ places! {
     Discarded "discarded" Logs "Freed blocks are discarded.",
     EarlyFlush "early-flush" Compressed "A commit flushes data that was written in place first.",
     StagedRun "staged-run" Compressed "A transaction names new data that is at home.",
-    EarlyStaged "early-staged" Compressed "New data is written home before its commit begins.",
+    KeptWritten "kept-written" Classic "A commit writes new data home before its commit block.",
+    KeptOverwritten "kept-overwritten" Classic "Data that a commit under way has is overwritten, and waits for the next.",
+    EarlyStaged "early-staged" Keeping "New data is written home before its commit begins.",
     StagedByHand "staged-by-hand" Compressed "An operation writes new data home for a commit that is under way.",
     StagedChanged "staged-changed" Compressed "New data that was written home is changed before its commit.",
     StagedOverwritten "staged-overwritten" Compressed "Data that a transaction in the log names or holds is overwritten through the log.",

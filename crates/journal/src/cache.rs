@@ -47,6 +47,10 @@ pub type NumberHash = BuildHasherDefault<NumberHasher>;
 pub(crate) trait Home: Send + Sync {
     /// The newest committed content that has not reached home yet, if there is one.
     fn committed(&self, block: u64) -> Option<Block>;
+    /// The same of a block of file data.
+    fn committed_data(&self, block: u64) -> Option<Block> {
+        self.committed(block)
+    }
     /// Reads the block from home.
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()>;
     /// Reads bytes of a block that lie neither in memory nor where the store has the block. False: they do not.
@@ -79,7 +83,10 @@ pub(crate) struct BufState {
     pub(crate) dirty: Ranges,
     /// The running transaction has allocated this block of data: no committed state reaches what it held.
     pub(crate) newborn: bool,
-    /// Home has been given these very bytes since the block was allocated, or a page that a record names has them: the buffer need not have them then.
+    /// The running transaction has other data in it, which goes home with its commit and not into the log.
+    pub(crate) over: bool,
+    /// In engines that log records: home has been given these very bytes since the block was allocated, or a page that a record names has them. The buffer need not have
+    /// them then.
     pub(crate) home: bool,
     /// It is in a run of new data that nobody has begun to write home.
     pub(crate) queued: bool,
@@ -99,6 +106,7 @@ impl Buf {
             running: None,
             dirty: Ranges::default(),
             newborn: false,
+            over: false,
             home: false,
             queued: false,
             freed: false,
@@ -134,15 +142,13 @@ impl BufState {
     /// Applies a handle's changes to `base`.
     pub(crate) fn apply(&mut self, kind: Kind, base: Base<'_>, changes: &[Change], arena: &[u8], block_size: usize) {
         self.kind = kind;
-        let was_home = self.home;
-        self.home &= (matches!(base, Base::Live) && changes.is_empty()) || plant::is(Defect::StaleHome);
+        self.home &= matches!(base, Base::Live) && changes.is_empty();
         let new = match base {
             Base::Whole(bytes) => Some(bytes),
             Base::Lent(bytes) => Some(bytes.into()),
             Base::Live if self.data.is_some() => None,
             Base::Live | Base::Zeros => Some(Block::zeros(block_size)),
         };
-        reach::hit_if(was_home && !self.home, Place::StagedChanged);
         if new.is_some() {
             self.dirty.add(0..block_size as u32);
             self.data = new;
@@ -159,6 +165,11 @@ impl BufState {
     /// Gives up the bytes of data that was freed before anybody could commit it: nobody reads them any more.
     pub(crate) fn dies(&mut self) {
         (self.data, self.dirty) = (None, Ranges::default());
+    }
+
+    /// Home has all that it holds, and no transaction has to write it.
+    pub(crate) fn leaves(&mut self) {
+        (self.running, self.newborn, self.dirty) = (None, false, Ranges::default());
     }
 
     /// All that it holds lies in a page, which the engine knows.
@@ -300,7 +311,7 @@ impl Cache {
     /// A data block that is newer than its home: live in memory, or committed and not checkpointed.
     pub(crate) fn peek_data(&self, block: u64) -> Option<Block> {
         let buf = self.shard(block).lock().map.get(&block).cloned();
-        buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed(block))
+        buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed_data(block))
     }
 
     /// As [`Home::read_elsewhere`].

@@ -110,6 +110,42 @@ fn mask(block: &mut [u8], first: u32, count: u32, value: bool, dirty: &mut Range
     dirty.add(first / 8..end.div_ceil(8));
 }
 
+/// What a change costs beside its bytes in an NVM log.
+const NEAR: usize = 8;
+
+/// Runs that lie no further apart than a change of its own costs, as one.
+pub(crate) fn joined(runs: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let mut all: Vec<(usize, usize)> = Vec::with_capacity(runs.len());
+    for (start, len) in runs {
+        match all.last_mut() {
+            Some((first, of_first)) if start - (*first + *of_first) <= NEAR => *of_first = start + len - *first,
+            _ => all.push((start, len)),
+        }
+    }
+    all
+}
+
+/// The maximal runs of 8-byte words in which two equally long blocks differ, as `(offset, len)`.
+pub(crate) fn differences(before: &[u8], after: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (i, (x, y)) in before.chunks(64).zip(after.chunks(64)).enumerate() {
+        if x == y {
+            continue;
+        }
+        for (j, (a, b)) in x.chunks(8).zip(y.chunks(8)).enumerate() {
+            if a == b {
+                continue;
+            }
+            let offset = i * 64 + j * 8;
+            match runs.last_mut() {
+                Some((start, len)) if *start + *len == offset => *len += a.len(),
+                _ => runs.push((offset, a.len())),
+            }
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

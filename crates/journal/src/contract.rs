@@ -143,8 +143,10 @@ pub struct EngineStats {
     pub images: u64,
     /// Images that were written home before their transaction counted, and not into the journal area.
     pub staged_blocks: u64,
-    /// Blocks of new data that operations wrote home before the commit began.
+    /// Blocks of new data that were written home before the commit began.
     pub staged_early_blocks: u64,
+    /// Blocks of new data that nobody had written when their commit began; in engines that log whole blocks.
+    pub kept_blocks: u64,
     /// Nanoseconds that operations spent on writing new data home.
     pub staging_ns: u64,
     /// Blocks that were freed in the transaction that had them, and that nobody had written; in engines that log whole blocks.
@@ -257,9 +259,16 @@ pub trait Engine: Send + Sync {
     /// blocks: see [`Engine::takes_over`].
     fn takes_new_data(&self) -> bool;
 
+    /// Whether handles may have the contents of newly allocated blocks also where data is not journaled and the engine does not ask for them
+    /// ([`Engine::takes_new_data`]): it writes them home before their transaction counts, and promises them nothing. Other data in blocks of which
+    /// [`Engine::takes_over`] says so must then be given to [`crate::Handle::keep`].
+    fn keeps_new_data(&self) -> bool {
+        false
+    }
+
     /// Whether `bytes` bytes for newly allocated blocks that follow each other are nevertheless to be written by [`Engine::pass_new_data`], before the
     /// handle that allocates them is closed: where memory and a log would only add to what that takes. To be asked once for each such run, where
-    /// [`Engine::takes_new_data`].
+    /// [`Engine::takes_new_data`] or [`Engine::keeps_new_data`].
     fn passes_new_data(&self, bytes: usize) -> bool {
         let _ = bytes;
         false
@@ -278,7 +287,7 @@ pub trait Engine: Send + Sync {
     fn new_data_cost(&self, blocks: u32) -> u32;
 
     /// Whether an operation that puts `bytes` bytes over stored ones in the blocks of `extent` is to put them into its handle, also where data
-    /// is not journaled. Asked with `usize::MAX` whether it has to: a transaction that is not gone from the log has such a block.
+    /// is not journaled. Asked with `usize::MAX` whether it has to: a transaction that is not durable, or not gone from the log, has such a block.
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool;
 
     /// Whether the engine asks [`Client::derived`] when it seals: then an operation stages no block of which nothing but derived values changes, and operations

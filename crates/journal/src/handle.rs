@@ -1,7 +1,7 @@
 //! The Handle: one operation's private write set.
 
 use crate::cache::Buf;
-use crate::change::{Change, Changes};
+use crate::change::{Change, Changes, differences, joined};
 use crate::{Block, Engine, Extent, JournalError, Kind, Result, Tid};
 use ondol_env::sync::Arc;
 use std::collections::HashMap;
@@ -27,6 +27,8 @@ pub(crate) struct Staged<'d> {
     pub(crate) base: Base<'d>,
     /// Data in a block that this handle has allocated.
     pub(crate) newborn: bool,
+    /// Data over stored data, which goes home with the commit and not into the log.
+    pub(crate) over: bool,
     pub(crate) changes: Changes,
     /// Base plus changes, made when the operation reads its own writes.
     view: Option<Block>,
@@ -43,7 +45,7 @@ impl<'d> Staged<'d> {
     #[cfg(test)]
     pub(crate) fn whole(buf: Arc<Buf>, kind: Kind, bytes: Block) -> Self {
         let newborn = kind == Kind::DATA;
-        Self { buf, kind, base: Base::Whole(bytes), newborn, changes: Changes::default(), view: None }
+        Self { buf, kind, base: Base::Whole(bytes), newborn, over: false, changes: Changes::default(), view: None }
     }
 
     /// Copies what is lent.
@@ -97,9 +99,6 @@ pub struct Handle<'e> {
 
 /// Blocks that are searched one by one.
 pub const FEW: usize = 16;
-
-/// What a change costs beside its bytes in an NVM log.
-const NEAR: usize = 8;
 
 /// Bytes that a small operation changes in a block, about.
 const USUAL_BYTES: usize = 128;
@@ -304,6 +303,33 @@ impl<'e> Handle<'e> {
         Ok(())
     }
 
+    /// Stages data over stored data in a block, or in place of what it held if that was not to be seen (`is_unseen`), for an engine that keeps new data
+    /// ([`Engine::keeps_new_data`]) and takes the block over: it goes home with the commit.
+    ///
+    /// # Errors
+    /// The block's base cannot be read.
+    pub fn keep(&mut self, block: u64, offset: usize, bytes: &[u8], is_unseen: bool) -> Result<()> {
+        let whole = bytes.len() == self.engine.cache().block_size();
+        let at = self.stage_over(block, whole || is_unseen)?;
+        self.put(at, offset, bytes);
+        Ok(())
+    }
+
+    /// As [`Handle::keep`], of all bytes of a block, and as [`Handle::lend`].
+    ///
+    /// # Errors
+    /// None.
+    pub fn keep_lent(&mut self, block: u64, bytes: &'e [u8]) -> Result<()> {
+        let at = self.stage_over(block, true)?;
+        self.set.blocks[at].start_from(Base::Lent(bytes));
+        Ok(())
+    }
+
+    /// Blocks of data that it has for an engine that may write them home.
+    pub fn kept(&self) -> u32 {
+        self.newborn
+    }
+
     /// Writes file data home before the commit. Legal only for blocks whose contents no committed state reaches: after
     /// a crash without the commit nobody can see them.
     ///
@@ -370,7 +396,7 @@ impl<'e> Handle<'e> {
             return self.stage_block(block, Kind::DATA, true);
         }
         let max = self.engine.max_blocks();
-        if self.set.blocks.len() as u32 >= max {
+        if self.set.blocks.len() as u32 >= max && !self.engine.keeps_new_data() {
             // It is in memory until it is committed, wherever it then goes.
             return Err(JournalError::TooBig { need: max + 1, max });
         }
@@ -381,6 +407,17 @@ impl<'e> Handle<'e> {
         self.newborn += 1;
         let at = self.add_block(block, Kind::DATA, true)?;
         self.set.blocks[at].newborn = true;
+        Ok(at)
+    }
+
+    /// As [`Handle::stage_block`], of data that the engine writes home and that is promised nothing.
+    fn stage_over(&mut self, block: u64, fresh: bool) -> Result<usize> {
+        if self.find(block).is_some() {
+            return self.stage_block(block, Kind::DATA, fresh);
+        }
+        let at = self.add_block(block, Kind::DATA, fresh)?;
+        self.newborn += 1;
+        self.set.blocks[at].over = true;
         Ok(at)
     }
 
@@ -412,7 +449,8 @@ impl<'e> Handle<'e> {
             self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
         }
         let base = if fresh { Base::Zeros } else { Base::Live };
-        self.set.blocks.push(Staged { buf, kind, base, newborn: false, changes: Changes::default(), view: None });
+        let (newborn, over) = (false, false);
+        self.set.blocks.push(Staged { buf, kind, base, newborn, over, changes: Changes::default(), view: None });
         Ok(self.set.blocks.len() - 1)
     }
 }
@@ -443,37 +481,4 @@ fn view<'s>(set: &'s mut WriteSet<'_>, at: usize, block_size: usize) -> &'s Bloc
         }
         base
     })
-}
-
-/// Runs that lie no further apart than a change of its own costs, as one.
-fn joined(runs: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
-    let mut all: Vec<(usize, usize)> = Vec::with_capacity(runs.len());
-    for (start, len) in runs {
-        match all.last_mut() {
-            Some((first, of_first)) if start - (*first + *of_first) <= NEAR => *of_first = start + len - *first,
-            _ => all.push((start, len)),
-        }
-    }
-    all
-}
-
-/// The maximal runs of 8-byte words in which two equally long blocks differ, as `(offset, len)`.
-fn differences(before: &[u8], after: &[u8]) -> Vec<(usize, usize)> {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (i, (x, y)) in before.chunks(64).zip(after.chunks(64)).enumerate() {
-        if x == y {
-            continue;
-        }
-        for (j, (a, b)) in x.chunks(8).zip(y.chunks(8)).enumerate() {
-            if a == b {
-                continue;
-            }
-            let offset = i * 64 + j * 8;
-            match runs.last_mut() {
-                Some((start, len)) if *start + *len == offset => *len += a.len(),
-                _ => runs.push((offset, a.len())),
-            }
-        }
-    }
-    runs
 }

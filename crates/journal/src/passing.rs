@@ -104,11 +104,15 @@ impl Passing {
     pub(crate) fn passes(&self, bytes: usize) -> bool {
         let mut state = self.0.lock();
         state.new += bytes as u64;
-        // A flush that reaches no device costs nothing, so that what is short may be measured, too.
-        let measurable = bytes >= LONG || state.reaches_no_device();
-        let probe = measurable && state.runs % PROBE == FOURTH;
-        state.runs += u64::from(measurable);
+        let probe = state.is_probe(bytes);
         (probe || state.is_memory()) && state.is_worth_a_flush()
+    }
+
+    /// As [`Passing::passes`], where commits flush what was written before in any case.
+    pub(crate) fn passes_freely(&self, bytes: usize) -> bool {
+        let mut state = self.0.lock();
+        let probe = state.is_probe(bytes);
+        probe || state.is_memory()
     }
 
     /// Writing `bytes` bytes home has taken `ns`.
@@ -158,6 +162,15 @@ impl PassingByThread {
 }
 
 impl State {
+    /// Whether so many bytes are written home to see what that takes.
+    fn is_probe(&mut self, bytes: usize) -> bool {
+        // A flush that reaches no device costs nothing, so that what is short may be measured, too.
+        let measurable = bytes >= LONG || self.reaches_no_device();
+        let probe = measurable && self.runs % PROBE == FOURTH;
+        self.runs += u64::from(measurable);
+        probe
+    }
+
     /// What a flush takes, as far as is known.
     fn a_flush(&self) -> Option<f64> {
         self.flush.now().or(self.first)
@@ -279,6 +292,20 @@ mod tests {
         let new = Passing::default();
         new.flushed(NO_DEVICE);
         assert!(!(0..1000).any(|_| new.passes(LONG - 1)));
+    }
+
+    #[test]
+    fn where_a_commit_flushes_anyway_memory_alone_decides() {
+        let (slow, fast) = (Passing::default(), Passing::default());
+        assert_eq!((0..2 * PROBE).filter(|_| slow.passes_freely(LONG)).count(), 2, "to see what it takes");
+        for _ in 0..20 {
+            slow.wrote_home(LONG, 2 * LONG as u64);
+            fast.wrote_home(LONG, LONG as u64 / 2);
+        }
+        assert!((0..100).all(|_| fast.passes_freely(1)), "as fast as memory, whatever a flush takes");
+        assert!(!(0..100).any(|_| slow.passes_freely(LONG - 1)));
+        slow.flushed(NO_DEVICE / 10);
+        assert!(slow.passes_freely(1), "nothing reaches a device");
     }
 
     #[test]

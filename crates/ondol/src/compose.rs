@@ -338,6 +338,7 @@ pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
     Config {
         commit_interval: options.commit_seconds(),
         dirty_bytes: options.dirty_bytes.min(shares.most_dirty),
+        kept_bytes: options.kept_bytes.unwrap_or(options.dirty_bytes).min(shares.most_dirty),
         cache_bytes: shares.live as usize,
         pending_bytes: shares.pending,
         journaled_data: data == DataMode::Journal,

@@ -33,6 +33,7 @@ pub struct Options {
     pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
     pub(crate) dirty_bytes: u64,
+    pub(crate) kept_bytes: Option<u64>,
     pub(crate) cache_bytes: u64,
     /// What `cache_bytes` gives unless it is set.
     pub(crate) cached_inodes: Option<usize>,
@@ -89,6 +90,7 @@ impl Default for Options {
             on_error: None,
             commit_seconds: None,
             dirty_bytes: 32 << 20,
+            kept_bytes: None,
             cache_bytes: 128 << 20,
             cached_inodes: None,
             atime: None,
@@ -394,6 +396,13 @@ impl Options {
     #[must_use]
     pub fn with_dirty(mut self, bytes: u64) -> Self {
         self.dirty_bytes = bytes;
+        self
+    }
+
+    /// Lets `bytes` bytes of new data wait for their commit before they are written home, instead of as many as may be dirty. For tests.
+    #[must_use]
+    pub fn with_kept(mut self, bytes: u64) -> Self {
+        self.kept_bytes = Some(bytes);
         self
     }
 

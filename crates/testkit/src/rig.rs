@@ -154,6 +154,11 @@ impl Setup {
         !self.engine.logs_as_jbd2()
     }
 
+    /// Whether new data stays in memory until its commit, or until much of it waits, and what is written over it then, too.
+    pub fn keeps_new_data(self) -> bool {
+        self.engine == JournalEngine::Classic && self.data != DataMode::Journal
+    }
+
     /// As mount options, over those of [`options`].
     pub fn options(self) -> Options {
         options(self.data).with_journal(self.engine)
@@ -193,6 +198,7 @@ impl Setup {
         Config {
             commit_interval: 5,
             dirty_bytes,
+            kept_bytes: dirty_bytes / 4,
             cache_bytes: self.cache_bytes,
             pending_bytes: 8 << 20,
             journaled_data: self.journals_data(),

@@ -75,6 +75,9 @@ pub const CLASSIC: &[Planted] = &[
         image: Kind::JournalDevice,
         ..simple(Defect::UnflushedImage, "create /a 0644", "write /a 0 3000 #1\nfsync /a")
     },
+    simple(Defect::KeptUnwritten, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    simple(Defect::KeptAfterCommitBlock, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    simple(Defect::KeptOverNewer, "create /a 0644", "write /a 0 3000 #1\nwrite /a 0 3000 #2\nfsync /a"),
     simple(Defect::CommitBeforeData, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     Planted { remount: true, ..simple(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
     Planted {

@@ -19,11 +19,16 @@ pub enum Mount {
     Dirty,
     /// As [`Mount::Tight`], and an fsync covers its file alone (`fsync=file`).
     File,
+    /// Much room, and new data is written by commits alone.
+    Kept,
+    /// Much room, and no more new data than two blocks waits for a commit: the next operation, or the background, writes it.
+    Early,
 }
 
 impl Mount {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty, Self::File];
+    pub const ALL: [Self; 7] =
+        [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty, Self::File, Self::Kept, Self::Early];
 
     /// One of all, with little memory more often.
     pub(crate) fn in_turn(n: u64) -> Self {
@@ -37,21 +42,24 @@ impl Mount {
             Self::Zeroing => "zeroing",
             Self::Dirty => "dirty",
             Self::File => "file",
+            Self::Kept => "kept",
+            Self::Early => "early",
         }
     }
 
     /// `options`, which are those of tests, changed accordingly.
     pub(crate) fn over(self, options: Options, engine: JournalEngine) -> Options {
         // A long write is then more than may wait: the next operation lends a hand with it.
-        let little = |options: Options| options.with_dirty(64 << 10);
-        let options =
-            if engine == JournalEngine::Compressed && self != Self::Roomy { little(options) } else { options };
+        let little = |options: Options| options.with_dirty(64 << 10).with_kept(16 << 10);
+        let has_room = matches!(self, Self::Roomy | Self::Kept | Self::Early);
+        let options = if engine == JournalEngine::Compressed && !has_room { little(options) } else { options };
         match self {
             // Few records make a slice, and a checkpoint has several of them to take.
             Self::File => Self::Tight.over(options, engine).with_fsync(Fsync::File),
             Self::Tight if engine.logs_records() => options.with_cache(LITTLE),
             Self::Tight => options,
-            Self::Roomy => options.with_cache(ROOMY),
+            Self::Roomy | Self::Kept => options.with_cache(ROOMY),
+            Self::Early => options.with_cache(ROOMY).with_kept(2 << 10),
             Self::Zeroing => options.with_cache(ROOMY).with_zeroing(true),
             Self::Dirty => little(options),
         }

@@ -91,7 +91,7 @@ impl Core {
     }
 
     fn submit(&self, switched: Switched) -> Result<()> {
-        let Switched { tid, mut blocks, freed, promised } = switched;
+        let Switched { tid, mut blocks, freed, promised, .. } = switched;
         let bytes = blocks.len() as u64 * self.block_size as u64;
         self.unsettled.fetch_add(bytes, SeqCst);
         self.room.switched(promised);
@@ -189,7 +189,7 @@ impl Core {
 
     /// It is time to commit the running transaction, so that nobody ever has to wait for room in it.
     pub(super) fn running_is_large(&self) -> bool {
-        let (held, _) = self.running.held();
+        let held = self.running.held();
         held * self.block_size as u64 >= self.config.dirty_bytes || self.room.is_filling(self.running.promised())
     }
 

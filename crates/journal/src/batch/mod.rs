@@ -334,7 +334,7 @@ impl Engine for BatchEngine {
 impl Core {
     /// Bytes that are not durable: of the running transaction, and of those after it.
     fn not_durable(&self) -> u64 {
-        let (held, _) = self.running.held();
+        let held = self.running.held();
         held * self.block_size as u64 + self.unsettled.load(SeqCst)
     }
 }

@@ -9,7 +9,7 @@
 
 use super::running::Switched;
 use super::seal::seal;
-use super::{Config, Core, Sealed};
+use super::{Config, Core, Sealed, early};
 use crate::contract::{EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
@@ -103,19 +103,18 @@ impl Core {
         self.too_large().is_some()
     }
 
-    /// Why it is, if it is.
+    /// Why it is, if it is. New data that can be written home without a commit is no reason.
     pub(super) fn too_large(&self) -> Option<Why> {
         let fills = || self.space.transaction_is_filling(self.running.promised()).then_some(Why::Promises);
-        self.running_holds(1).or_else(fills)
+        self.holds_too_much(self.running.held().saturating_sub(self.running.waiting()), 1).or_else(fills)
     }
 
-    /// Whether the running transaction has `times` as much as it should: of what has to be written, or of what is only kept in memory.
-    pub(super) fn running_holds(&self, times: u64) -> Option<Why> {
-        let (unwritten, home) = self.running.held();
+    /// Whether the running transaction has more than it should, or even `times` as much: `unwritten` blocks, or new data at home of which it knows.
+    pub(super) fn holds_too_much(&self, unwritten: u64, times: u64) -> Option<Why> {
         let Config { dirty_bytes, pending_bytes, .. } = self.config;
-        let size = self.block_size as u64;
-        let kept = || (home * size >= times * pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);
-        if unwritten * size >= times * dirty_bytes { Some(Why::Dirty) } else { kept() }
+        let known = self.running.early.blocks() * early::BYTES;
+        let kept = || (known >= times * pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);
+        if unwritten * self.block_size as u64 >= times * dirty_bytes { Some(Why::Dirty) } else { kept() }
     }
 
     /// A timer's or a size's commit.
@@ -134,15 +133,17 @@ impl Core {
     }
 
     fn log_transaction(&self, committed: &mut Committed, switched: Switched) -> Result<()> {
-        let Switched { tid, mut blocks, freed, promised } = switched;
+        let Switched { tid, mut blocks, freed, early, promised } = switched;
         self.committing_blocks.store(blocks.len() as u64, Relaxed);
+        self.stats.lock().kept_blocks += blocks.iter().filter(|block| block.newborn).count() as u64;
         self.space.switched(promised);
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = seal(&*self.client, &mut blocks);
-        let (images, staged, missing) = self.choose(&blocks, images, promised);
-        let tx = Sealed { tid, images, staged, revoked: self.to_revoke(&freed) };
+        let (images, home) = self.choose(&blocks, images, (promised, early.len()));
+        let tx = Sealed { tid, images, staged: self.named(early, &home), revoked: self.to_revoke(&freed) };
         reach::hit_if(!tx.revoked.is_empty(), Place::RevokeWritten);
         reach::hit_if(!tx.staged.is_empty(), Place::StagedRun);
+        reach::hit_if(self.log.keeps_new_data() && !home.is_empty(), Place::KeptWritten);
 
         self.must_fit(&tx)?;
         let start = committed.head;
@@ -156,8 +157,16 @@ impl Core {
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
-        self.stage(&missing)?;
+        let keeps = self.log.keeps_new_data();
+        let is_late = keeps && plant::is(Defect::KeptAfterCommitBlock);
+        let is_left_out = keeps && plant::is(Defect::KeptUnwritten);
+        if !is_late && !is_left_out {
+            self.stage(&home)?;
+        }
         let written = self.log.log(start, &tx, &mut || self.flush())?;
+        if is_late {
+            self.stage(&home)?;
+        }
         if !plant::is(Defect::MissingFlushAfterCommit) {
             self.flush()?;
         }
@@ -185,7 +194,7 @@ impl Core {
 
     fn to_revoke(&self, freed: &[(Extent, Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
-        let mut runs: Vec<Extent> = may_be_logged(freed, self.journaled_data.load(SeqCst)).collect();
+        let mut runs: Vec<Extent> = of_data_too(freed, self.journaled_data.load(SeqCst)).collect();
         if plant::is(Defect::HalfRevoked) {
             runs.iter_mut().for_each(|run| run.len = 1);
         }
@@ -222,6 +231,7 @@ impl Core {
             self.waiting_bytes.store(pending.bytes(), Relaxed);
             self.committing_blocks.store(0, Relaxed);
             self.running.committed();
+            self.running.early.committed();
             let tail = pending.tail().map_or(head, |(_, start)| start);
             let used = pending.distance_from(tail, self.log.area().ring_blocks());
             self.space.completed(used, pending.len() as u64);
@@ -252,7 +262,7 @@ impl Core {
     }
 }
 
-/// The runs in `freed` that the log may hold images of.
-pub(super) fn may_be_logged(freed: &[(Extent, Kind)], journaled_data: bool) -> impl Iterator<Item = Extent> + '_ {
-    freed.iter().filter(move |(_, kind)| journaled_data || *kind != Kind::DATA).map(|(extent, _)| *extent)
+/// The runs in `freed`, those of data among them `if_so`.
+pub(super) fn of_data_too(freed: &[(Extent, Kind)], if_so: bool) -> impl Iterator<Item = Extent> + '_ {
+    freed.iter().filter(move |(_, kind)| if_so || *kind != Kind::DATA).map(|(extent, _)| *extent)
 }

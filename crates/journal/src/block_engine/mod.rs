@@ -8,11 +8,13 @@
 //! A [`LogFormat`] is how a transaction looks in the journal area; everything else (who waits for what, which image is
 //! the newest, when a freed block may be reused) is here once.
 //!
-//! **Locks**, in order: checkpoint, the turn to commit, commit, staging, barrier, a running shard, a buffer, pending. None of them is an inode lock, so a
+//! **Locks**, in order: checkpoint, the turn to commit, commit, staging, barrier, a running shard, a buffer, early, pending. None of them is an inode lock, so a
 //! thread that holds inode locks may commit or checkpoint.
 
 mod checkpoint;
 mod commit;
+mod early;
+mod log;
 mod pending;
 pub(crate) mod running;
 pub(crate) mod seal;
@@ -22,16 +24,16 @@ mod steps;
 pub(crate) mod turn;
 
 pub use checkpoint::BATCH;
+pub(crate) use log::{LogFormat, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
-use crate::area::Area;
 use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
-use commit::{Committed, may_be_logged};
+use commit::{Committed, of_data_too};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -46,98 +48,6 @@ use std::sync::OnceLock;
 use steps::Bells;
 use turn::Turns;
 
-/// The sealed images of one transaction and what it frees, ready for the journal area.
-#[derive(Debug)]
-pub(crate) struct Sealed {
-    pub(crate) tid: Tid,
-    /// Images by rising block number.
-    pub(crate) images: Vec<(u64, Block)>,
-    /// Contents of blocks that the transaction has allocated, by rising block number, which were written home and may not have arrived.
-    pub(crate) staged: Vec<(u64, Block)>,
-    /// Blocks whose older images in the log must not be replayed.
-    pub(crate) revoked: Vec<u64>,
-}
-
-/// How transactions look in the journal area, and how the area's superblock is kept.
-pub(crate) trait LogFormat: Send + Sync {
-    /// The engine's name as in `journal=`.
-    fn name(&self) -> &'static str;
-    /// Where the transactions go.
-    fn area(&self) -> &Area;
-    /// Upper bound of the area's blocks that `images` images and `revokes` revoke records take.
-    fn cost(&self, images: u64, revokes: u64) -> u64;
-    /// How many different blocks may have images in the log for each block of its ring: as many can be revoked by one transaction.
-    fn images_per_block(&self) -> u64 {
-        1
-    }
-    /// Whether `run`, contents of consecutive blocks that the transaction has allocated, is to be written home instead of into the
-    /// log. The log must then tell whether it arrived.
-    fn goes_home(&self, run: &[(u64, Block)]) -> bool {
-        let _ = run;
-        false
-    }
-    /// How many consecutive blocks of new data may be written home at any time before the commit, if any may.
-    fn stages_from(&self) -> Option<u32> {
-        None
-    }
-    /// Whether new data of `bytes` bytes that lies together is to be written home now, and named by no transaction.
-    fn passes(&self, bytes: usize) -> bool {
-        let _ = bytes;
-        false
-    }
-    /// Whether it wants to know what writing `bytes` bytes in place takes.
-    fn measures_writes(&self, bytes: usize) -> bool {
-        let _ = bytes;
-        false
-    }
-    /// Writing `bytes` bytes in place has taken `ns`.
-    fn wrote_home(&self, bytes: usize, ns: u64) {
-        let _ = (bytes, ns);
-    }
-    /// How many images' room contents of `blocks` newly allocated blocks are promised.
-    fn new_data_cost(&self, blocks: u32) -> u32 {
-        blocks
-    }
-    /// How much of a promise comes back of `blocks` newly allocated blocks that are freed in the transaction that has them: no more than leaves the others what
-    /// [`LogFormat::new_data_cost`] says.
-    fn given_back(&self, blocks: u32) -> u32 {
-        blocks
-    }
-    /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more. What has to be
-    /// durable before the rest is written is made so by `barrier`. Returns the blocks written, which lie directly behind `at`.
-    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64>;
-    /// Whether data written home before [`LogFormat::log`] is durable when the transaction counts.
-    fn orders_staged(&self) -> bool;
-    /// Transaction `tid` is durable.
-    fn durable(&self, tid: Tid) {
-        let _ = tid;
-    }
-    /// Records where recovery starts: `None` for an empty log whose next transaction is `tid`.
-    fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()>;
-    /// How checkpoints swap blocks of the ring with those at home; `None` where they copy.
-    fn swap(&self) -> Option<&dyn Swap> {
-        None
-    }
-    /// Adds what the format counts by itself.
-    fn count(&self, stats: &mut EngineStats) {
-        let _ = stats;
-    }
-}
-
-/// A log whose blocks can change places with those at home.
-pub(crate) trait Swap {
-    /// The most blocks that one checkpoint can swap.
-    fn most(&self) -> u64;
-    /// Where the transaction that was written from position `at` of the ring on has its images, in their order: the position of each that lies there as it is, `None`
-    /// of one in another form.
-    fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>>;
-    /// Whether what lies at home in `block` may come to lie in the ring.
-    fn may_enter(&self, block: u64) -> bool;
-    /// Swaps blocks at home with positions of the ring, and does what [`LogFormat::set_tail`] does: all of it happens or nothing. Durable when this returns, and
-    /// with it what was written before.
-    fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()>;
-}
-
 /// How a block engine is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -145,6 +55,8 @@ pub struct Config {
     pub commit_interval: u64,
     /// Bytes of file data that may be dirty before a commit is started (`dirty=`).
     pub dirty_bytes: u64,
+    /// Bytes of new data that may wait for their commit before they are written home.
+    pub kept_bytes: u64,
     /// Bytes of the block cache. Blocks of transactions that are not committed are among them: operations wait rather than bring more.
     pub cache_bytes: usize,
     /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
@@ -205,6 +117,8 @@ pub(crate) struct Core {
     data_runs: AtomicU64,
     /// Data blocks may be in the log, and newer in the cache than at home.
     journaled_data: AtomicBool,
+    /// Data blocks may be newer in the cache than at home.
+    cached_data: AtomicBool,
 }
 
 /// A journal engine that logs whole blocks.
@@ -233,6 +147,7 @@ impl BlockEngine {
             client: client.clone(),
             env,
             journaled_data: AtomicBool::new(config.journaled_data),
+            cached_data: AtomicBool::new(config.journaled_data),
             config,
             log,
             running: Running::new(first),
@@ -307,6 +222,10 @@ impl Home for Core {
         self.pending.lock().image(block)
     }
 
+    fn committed_data(&self, block: u64) -> Option<Block> {
+        if self.journaled_data.load(Relaxed) { self.committed(block) } else { None }
+    }
+
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
         Ok(self.store.read(self.byte_offset(block), bytes)?)
     }
@@ -341,9 +260,13 @@ impl Engine for BlockEngine {
     fn publish(&self, mut set: WriteSet<'_>, reserved: u32) -> Tid {
         set.own();
         self.core.handles.fetch_add(1, Relaxed);
+        let caches = || set.blocks.iter().any(|staged| staged.kind == Kind::DATA);
+        if !self.core.cached_data.load(Relaxed) && caches() {
+            self.core.cached_data.store(true, SeqCst);
+        }
         let forget = |freed: &[(Extent, Kind)]| {
-            let logged = may_be_logged(freed, self.core.journaled_data.load(SeqCst));
-            let blocks = logged.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
+            let cached = of_data_too(freed, self.core.cached_data.load(SeqCst));
+            let blocks = cached.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
             blocks.filter_map(|block| self.cache.forget(block)).collect()
         };
         if plant::is(Defect::EarlyForget) {
@@ -366,6 +289,9 @@ impl Engine for BlockEngine {
         }
         if self.core.running_is_large() {
             self.core.bells.committer.ring();
+        }
+        if self.core.much_waits(8) {
+            self.core.bells.flusher.ring();
         }
         published.tid
     }
@@ -393,6 +319,10 @@ impl Engine for BlockEngine {
         !self.core.log.orders_staged()
     }
 
+    fn keeps_new_data(&self) -> bool {
+        self.core.log.keeps_new_data()
+    }
+
     fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
         self.write_data(block, 0, bytes)?;
         self.core.passed_bytes.fetch_add(bytes.len() as u64, Relaxed);
@@ -409,6 +339,11 @@ impl Engine for BlockEngine {
     }
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
+        if self.keeps_new_data() {
+            return self.core.cached_data.load(SeqCst)
+                && !plant::is(Defect::KeptOverNewer)
+                && self.core.knows(&self.cache, extent);
+        }
         let knows = || !plant::is(Defect::OverwrittenStaging) && self.core.knows(&self.cache, extent);
         let takes = self.takes_new_data() && (bytes < IN_PLACE || knows());
         reach::hit_if(takes && reach::is_on() && self.core.knows(&self.cache, extent), Place::StagedOverwritten);
@@ -416,14 +351,14 @@ impl Engine for BlockEngine {
     }
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        if !self.core.journaled_data.load(SeqCst) {
+        if !self.core.cached_data.load(SeqCst) {
             return Ok(self.core.store.read(self.core.byte_offset(block) + offset as u64, buf)?);
         }
         crate::data::read(&self.cache, &*self.core.store, self.core.byte_offset(block), block, offset, buf)
     }
 
     fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
-        let cache = Some(&self.cache).filter(|_| self.core.journaled_data.load(SeqCst));
+        let cache = Some(&self.cache).filter(|_| self.core.cached_data.load(SeqCst));
         let (store, block_size) = (&*self.core.store, self.cache.block_size());
         Sources { cache: cache.map(|cache| &**cache), store, block_size, bounded }.view(block, offset, len, pieces)
     }
@@ -431,6 +366,7 @@ impl Engine for BlockEngine {
     fn journal_data(&self) {
         if !self.core.journaled_data.load(Relaxed) {
             self.core.journaled_data.store(true, SeqCst);
+            self.core.cached_data.store(true, SeqCst);
         }
     }
 

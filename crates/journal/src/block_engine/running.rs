@@ -1,6 +1,7 @@
 //! The running transaction: the buffers that closed handles have changed and the blocks that they have freed.
 
 use super::LogFormat;
+use super::early::Early;
 use super::stage::Runs;
 use crate::Block;
 use crate::cache::Buf;
@@ -32,11 +33,12 @@ pub(crate) struct Running {
     /// Its id; held shared by a publish, exclusively by the switch.
     tid: RwLock<Tid>,
     shards: [Mutex<Shard>; SHARDS],
-    /// Its new data that nobody has written home yet.
+    /// Its new data that may be written home and that nobody has taken for that yet. Its blocks are not in the lists.
     new_runs: Runs<Arc<Buf>>,
-    /// Blocks that have joined, how many of them have been written home since, and what they have been promised.
+    /// Its new data that is home, and has left it.
+    pub(super) early: Early,
+    /// Blocks that have joined, without those that have left again, and what all have been promised.
     held: AtomicU64,
-    home: AtomicU64,
     promised: AtomicU64,
     /// Blocks that have left transactions again, because they were freed before anybody had written them.
     dead: AtomicU64,
@@ -66,10 +68,8 @@ pub(crate) struct Frozen {
     pub(crate) kind: Kind,
     pub(crate) image: Block,
     pub(crate) dirty: Ranges,
-    /// Data in a block that the transaction has allocated.
+    /// Data in a block that the transaction has allocated, or other data that does not go into the log.
     pub(crate) newborn: bool,
-    /// The image has been written home.
-    pub(crate) home: bool,
 }
 
 /// A transaction after the switch.
@@ -78,6 +78,8 @@ pub(crate) struct Switched {
     pub(crate) tid: Tid,
     pub(crate) blocks: Vec<Frozen>,
     pub(crate) freed: Vec<(Extent, Kind)>,
+    /// Its new data that is home, by rising block number, with the log's sums.
+    pub(crate) early: Vec<(u64, u32)>,
     /// Promises that its blocks had taken.
     pub(crate) promised: u64,
 }
@@ -88,8 +90,8 @@ impl Running {
             tid: RwLock::new(first),
             shards: Default::default(),
             new_runs: Runs::default(),
+            early: Early::default(),
             held: AtomicU64::new(0),
-            home: AtomicU64::new(0),
             promised: AtomicU64::new(0),
             dead: AtomicU64::new(0),
             buried: AtomicU64::new(0),
@@ -102,10 +104,9 @@ impl Running {
         *self.tid.read()
     }
 
-    /// Blocks that have joined: those that nobody has written home, and those that somebody has, about.
-    pub(crate) fn held(&self) -> (u64, u64) {
-        let (held, home) = (self.held.load(Relaxed), self.home.load(Relaxed));
-        (held.saturating_sub(home), home)
+    /// Its blocks that nobody has written home, about.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
     }
 
     /// Blocks of new data that can be written home.
@@ -113,56 +114,83 @@ impl Running {
         self.new_runs.blocks()
     }
 
-    /// Takes a run of new data, and has `write` write what its blocks hold now; blocks that still hold that afterwards are known to be home.
-    /// No switch may come in between. Returns how many were written, or `None` when there is no run.
-    pub(super) fn stage_run(&self, write: impl FnOnce(&[(u64, Block)]) -> Result<()>) -> Result<Option<u64>> {
+    /// Takes the oldest runs of new data, of about `most` blocks, and has `write` write what their blocks hold now, by rising number. What still holds that
+    /// afterwards is home and leaves the transaction, which keeps `sum` of it. No switch may come in between. Returns how many were written, or `None` when
+    /// there are no runs.
+    pub(super) fn stage_runs(
+        &self,
+        most: usize,
+        sum: impl Fn(&[u8]) -> Option<u32>,
+        write: impl FnOnce(&[(u64, Block)]) -> Result<()>,
+    ) -> Result<Option<u64>> {
         let tid = self.tid();
-        let Some(run) = self.new_runs.take_bufs() else { return Ok(None) };
+        let mut bufs = self.new_runs.take_bufs(most);
+        if bufs.is_empty() {
+            return Ok(None);
+        }
+        bufs.sort_unstable_by_key(|buf| buf.block);
         let here = |buf: &Arc<Buf>| {
             let state = buf.state.lock();
             let wanted = state.running == Some(tid) && state.newborn && !state.freed;
             state.image().filter(|_| wanted).map(|image| (buf.block, image))
         };
-        let images: Vec<_> = run.iter().filter_map(here).collect();
+        let images: Vec<_> = bufs.iter().filter_map(here).collect();
         reach::hit_if(!images.is_empty(), Place::EarlyStaged);
         write(&images)?;
         let mut written = images.iter().peekable();
-        for buf in &run {
-            let Some((_, image)) = written.next_if(|(block, _)| *block == buf.block) else { continue };
+        let stays = |buf: &Arc<Buf>| {
+            let image = written.next_if(|(block, _)| *block == buf.block).map(|(_, image)| image);
+            let sum = image.and_then(|image| sum(image));
             let mut state = buf.state.lock();
-            state.home = state.image().is_some_and(|now| now.is(image));
-            // Under the buffer's lock: who changes or frees it takes it out again.
-            self.home.fetch_add(u64::from(state.home), Relaxed);
+            if state.freed {
+                return plant::is(Defect::FreedImage);
+            }
+            let same = image.is_some_and(|image| state.image().is_some_and(|now| now.is(image)));
+            if state.running != Some(tid) {
+                return false;
+            }
+            if !same && !plant::is(Defect::StaleHome) {
+                return true;
+            }
+            // Under the buffer's lock: who changes it from now on finds it said to be home.
+            sum.into_iter().for_each(|sum| self.early.add(buf.block, sum));
+            state.leaves();
+            self.held.fetch_sub(1, Relaxed);
+            false
+        };
+        bufs.retain(stays);
+        if let Some(first) = bufs.first() {
+            let shard = first.block as usize % SHARDS;
+            self.shards[shard].lock().bufs.append(&mut bufs);
         }
         Ok(Some(images.len() as u64))
     }
 
-    /// Takes blocks that are freed out of what the transaction `tid` has to write. Returns what comes back of their promises. The caller keeps the switch away.
-    fn bury(&self, freed: &[Arc<Buf>], tid: Tid, log: Option<&dyn LogFormat>) -> u32 {
-        let (mut others, mut newborn, mut written) = (0, 0, 0);
+    /// Takes blocks that are freed out of what the transaction `tid` has to write; `lost` more are home. Returns what comes back of their promises. The caller keeps
+    /// the switch away.
+    fn bury(&self, freed: &[Arc<Buf>], lost: u32, tid: Tid, log: Option<&dyn LogFormat>) -> u32 {
+        let (mut others, mut newborn) = (0, 0);
         for buf in freed {
             let mut state = buf.state.lock();
             if state.running != Some(tid) || plant::is(Defect::FreedImage) {
                 continue;
             }
-            *(if state.newborn { &mut newborn } else { &mut others }) += 1;
-            written += u64::from(std::mem::take(&mut state.home));
+            *(if state.newborn || state.over { &mut newborn } else { &mut others }) += 1;
             let queued = std::mem::take(&mut state.queued);
             self.new_runs.lose(u64::from(queued));
-            // The lists have it, and `freed`. Of a damaged volume an operation on another file may have it, too, and still reads it.
-            if state.kind == Kind::DATA && Arc::strong_count(buf) <= 2 + usize::from(queued) {
+            // A list, a run or a writer has it, and `freed`. Of a damaged volume an operation on another file may have it, too, and still reads it.
+            if state.kind == Kind::DATA && Arc::strong_count(buf) <= 2 {
                 state.dies();
             }
         }
         let dead = u64::from(others + newborn);
-        if dead == 0 {
+        if dead + u64::from(lost) == 0 {
             return 0;
         }
         reach::hit(Place::DeadUncounted);
-        self.home.fetch_sub(written, Relaxed);
         self.held.fetch_sub(dead, Relaxed);
-        self.dead.fetch_add(dead - written, Relaxed);
-        let back = others + log.map_or(newborn, |log| log.given_back(newborn));
+        self.dead.fetch_add(dead, Relaxed);
+        let back = others + log.map_or(newborn + lost, |log| log.given_back(newborn + lost));
         let twice = (2 * back).min(u32::try_from(self.promised()).unwrap_or(u32::MAX));
         let back = if plant::is(Defect::PromiseTwice) { twice } else { back };
         self.promised.fetch_sub(u64::from(back), Relaxed);
@@ -228,36 +256,53 @@ impl Running {
         }
         // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these blocks.
         let gone = forget(&freed);
-        let given_back = self.bury(&gone, *tid, log);
+        let lost = self.early.lose(&freed);
+        let given_back = self.bury(&gone, lost, *tid, log);
         if plant::is(Defect::UnrevokedDead) {
             let died = |block| gone.iter().any(|buf| buf.block == block && buf.state.lock().running == Some(*tid));
             freed.iter_mut().filter(|(extent, _)| died(extent.start)).for_each(|(_, kind)| *kind = Kind::DATA);
         }
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
-        let mut newborn = Vec::new();
+        let (mut newborn, mut over) = (Vec::new(), Vec::new());
+        let mut logged = 0;
         for staged in blocks {
             let mut state = staged.buf.state.lock();
             if state.freed && !plant::is(Defect::FreedImage) {
                 continue;
             }
-            let was_home = state.home;
             state.apply(staged.kind, staged.base, staged.changes.as_slice(), &arena, block_size);
-            self.home.fetch_sub(u64::from(was_home && !state.home), Relaxed);
             state.newborn |= staged.newborn;
-            if state.running != Some(*tid) {
-                state.running = Some(*tid);
-                drop(state);
-                if staged.newborn { &mut newborn } else { &mut new }.push(staged.buf);
+            if state.running == Some(*tid) {
+                // Somebody journals what was to go home alone.
+                logged += u32::from(state.over && !staged.over);
+                state.over &= staged.over;
+                continue;
             }
+            let block = staged.buf.block;
+            if plant::is(Defect::StaleHome) && self.early.has(Extent { start: block, len: 1 }) {
+                continue;
+            }
+            // What the transaction has at home already is new data still, which its commit has to write again.
+            let was_home = !staged.newborn && staged.kind == Kind::DATA && self.early.take(block);
+            reach::hit_if(was_home, Place::StagedChanged);
+            state.newborn |= was_home;
+            (state.running, state.over) = (Some(*tid), staged.over);
+            drop(state);
+            reach::hit_if(staged.over, Place::KeptOverwritten);
+            let list = if staged.newborn { &mut newborn } else { &mut new };
+            if staged.over { &mut over } else { list }.push(staged.buf);
         }
-        let joined = new.len() as u32 + log.map_or(newborn.len() as u32, |log| log.new_data_cost(newborn.len() as u32));
+        let home = (newborn.len() + over.len()) as u32;
+        let joined = new.len() as u32 + logged + log.map_or(home, |log| log.new_data_cost(home));
+        // A commit that is under way may still write what was there before, so these must wait for their own.
+        new.append(&mut over);
         self.promised.fetch_add(u64::from(joined), Relaxed);
+        self.held.fetch_add((new.len() + newborn.len()) as u64, Relaxed);
         if let Some(least) = log.and_then(LogFormat::stages_from) {
-            self.new_runs.add_long(&newborn, least);
+            newborn = self.new_runs.add_long(newborn, least);
         }
         new.append(&mut newborn);
-        self.held.fetch_add(new.len() as u64, Relaxed);
         if self.started.load(Relaxed) == 0 {
             self.started.store(env.monotonic_ns().max(1), Relaxed);
         }
@@ -270,26 +315,24 @@ impl Running {
     /// Closes the transaction to further handles and starts the next; `None` when nothing has been published.
     pub(crate) fn switch(&self) -> Option<Switched> {
         let mut tid = self.tid.write();
-        let (mut bufs, mut freed) = (Vec::new(), Vec::new());
+        if self.started.load(Relaxed) == 0 {
+            return None;
+        }
+        let (mut bufs, mut freed) = (self.new_runs.take_bufs(usize::MAX), Vec::new());
         for shard in &self.shards {
             let mut shard = shard.lock();
             bufs.append(&mut shard.bufs);
             freed.append(&mut shard.freed);
         }
-        if bufs.is_empty() && freed.is_empty() {
-            return None;
-        }
-        self.new_runs.clear();
         let blocks = bufs.into_iter().filter_map(freeze).collect();
         let done = *tid;
         *tid = done.next();
         self.held.store(0, Relaxed);
-        self.home.store(0, Relaxed);
         self.buried.store(0, Relaxed);
         let promised = self.promised.swap(0, Relaxed);
         self.committing.store(self.started.load(Relaxed), SeqCst);
         self.started.store(0, SeqCst);
-        Some(Switched { tid: done, blocks, freed, promised })
+        Some(Switched { tid: done, blocks, freed, early: self.early.switch(), promised })
     }
 }
 
@@ -297,8 +340,7 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let mut state = buf.state.lock();
     state.running = None;
     let dirty = std::mem::take(&mut state.dirty);
-    let newborn = std::mem::take(&mut state.newborn);
-    let home = std::mem::take(&mut state.home);
+    let newborn = std::mem::take(&mut state.newborn) | std::mem::take(&mut state.over);
     state.queued = false;
     if state.freed && !plant::is(Defect::FreedImage) {
         reach::hit(Place::FreedImageLeftOut);
@@ -306,7 +348,7 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     }
     let (kind, image) = (state.kind, state.image()?);
     drop(state);
-    Some(Frozen { buf, kind, image, dirty, newborn, home })
+    Some(Frozen { buf, kind, image, dirty, newborn })
 }
 
 #[cfg(test)]

@@ -229,8 +229,12 @@ impl super::Core {
 
     /// Bytes of blocks that no commit has made durable.
     fn uncommitted(&self) -> u64 {
-        let (unwritten, home) = self.running.held();
-        (unwritten + home + self.committing_blocks.load(Relaxed)) * self.block_size as u64
+        self.in_memory() + self.running.early.all() * self.block_size as u64
+    }
+
+    /// Those of them that no cache can do without.
+    fn in_memory(&self) -> u64 {
+        (self.running.held() + self.committing_blocks.load(Relaxed)) * self.block_size as u64
     }
 
     /// What waits now: for a commit, for a flush, for its way home.
@@ -244,8 +248,8 @@ impl super::Core {
 
     /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed leave room for others.
     fn is_behind(&self) -> Option<Why> {
-        let fills = || (self.uncommitted() >= self.config.cache_bytes as u64).then_some(Why::Kept);
-        self.running_holds(2).or_else(fills)
+        let fills = || (self.in_memory() >= self.config.cache_bytes as u64).then_some(Why::Kept);
+        self.holds_too_much(self.running.held(), 2).or_else(fills)
     }
 
     fn reserve_slowly(&self, blocks: u32) -> Result<()> {

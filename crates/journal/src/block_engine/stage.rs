@@ -1,8 +1,9 @@
 //! New data on its way home: contents of newly allocated blocks that are written in place before the transaction that names them.
 //!
 //! No committed state reaches these blocks, so they may be written at any time before the transaction counts, and more than once. A commit
-//! writes what its log wants at home. Operations that bring more new data than the committer takes away write some of it themselves before
-//! they go on: each waits for as much as it brings, several write at once, and the commit finds it done.
+//! writes what its log wants at home. While more waits than may, the flusher writes, and operations write some of it themselves before they go on: each waits for as
+//! much as it brings, and several write at once. The oldest goes first: what is deleted in time is never written. What is home then, and does not change, is an ordinary
+//! block of the cache, and the transaction only knows of it ([`super::early`]).
 
 use super::Core;
 use super::running::{Frozen, Switched};
@@ -13,7 +14,7 @@ use crate::cache::{Buf, Cache};
 use crate::contract::Extent;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::VecDeque;
 
@@ -53,12 +54,6 @@ impl<T: Clone> Runs<T> {
         Some(run)
     }
 
-    /// Forgets them all.
-    pub(super) fn clear(&self) {
-        self.runs.lock().clear();
-        self.blocks.store(0, Relaxed);
-    }
-
     /// So many of the blocks need not be written any more.
     pub(super) fn lose(&self, blocks: u64) {
         self.blocks.fetch_sub(blocks, Relaxed);
@@ -71,21 +66,36 @@ impl<T: Clone> Runs<T> {
 }
 
 impl Runs<Arc<Buf>> {
-    /// Adds the runs of consecutive blocks in `bufs` that have `least` blocks and more.
-    pub(super) fn add_long(&self, bufs: &[Arc<Buf>], least: u32) {
-        let runs = bufs.chunk_by(|a, b| a.block + 1 == b.block);
-        for run in runs.filter(|run| run.len() >= least as usize) {
+    /// Takes the runs of consecutive blocks in `bufs` that have `least` blocks and more, and gives the others back.
+    pub(super) fn add_long(&self, bufs: Vec<Arc<Buf>>, least: u32) -> Vec<Arc<Buf>> {
+        let mut short = Vec::new();
+        for run in bufs.chunk_by(|a, b| a.block + 1 == b.block) {
+            if run.len() < least as usize {
+                short.extend_from_slice(run);
+                continue;
+            }
             run.iter().for_each(|buf| buf.state.lock().queued = true);
             self.add(run);
         }
+        short
     }
 
-    /// Takes the oldest run; those of its blocks that are not needed any more do not count.
-    pub(super) fn take_bufs(&self) -> Option<Vec<Arc<Buf>>> {
-        let run = self.runs.lock().pop_front()?;
+    /// Takes the oldest runs, of about `most` blocks, and what continues the last of them; those of its blocks that are not needed any more do not count.
+    pub(super) fn take_bufs(&self, most: usize) -> Vec<Arc<Buf>> {
+        let mut bufs: Vec<Arc<Buf>> = Vec::new();
+        let mut runs = self.runs.lock();
+        while let Some(next) = runs.front() {
+            let follows = |last: &Arc<Buf>| next.first().is_some_and(|first| first.block == last.block + 1);
+            let continues = bufs.len() + next.len() <= MERGE && bufs.last().is_some_and(follows);
+            if !bufs.is_empty() && bufs.len() >= most && !continues {
+                break;
+            }
+            bufs.extend(runs.pop_front().unwrap_or_default());
+        }
+        drop(runs);
         let queued = |buf: &&Arc<Buf>| std::mem::take(&mut buf.state.lock().queued);
-        self.lose(run.iter().filter(queued).count() as u64);
-        Some(run)
+        self.lose(bufs.iter().filter(queued).count() as u64);
+        bufs
     }
 
     /// Takes out the blocks that are not needed any more.
@@ -98,36 +108,65 @@ impl Runs<Arc<Buf>> {
 }
 
 impl Core {
+    /// More new data waits for its way home than `parts` eighths of what may.
+    pub(super) fn much_waits(&self, parts: u64) -> bool {
+        let waiting = self.running.waiting() + self.committing.blocks();
+        waiting * self.block_size as u64 * 8 > self.config.kept_bytes * parts
+    }
+
     /// Lends a hand if much new data waits for its way home: one run of it.
     pub(super) fn stage_some(&self) -> Result<()> {
-        let waiting = self.running.waiting() + self.committing.blocks();
-        if waiting * self.block_size as u64 >= self.config.dirty_bytes / 4 {
+        if self.much_waits(8) {
             self.stage_one()?;
         }
         Ok(())
+    }
+
+    /// Writes new data home until an eighth less waits than may. False: so little waits.
+    pub(super) fn stage_much(&self) -> Result<bool> {
+        if !self.much_waits(8) {
+            return Ok(false);
+        }
+        self.check_alive()?;
+        let eighth = self.config.kept_bytes as usize / 8 / self.block_size;
+        while self.much_waits(7) && self.write_early(eighth.max(1))? {}
+        Ok(true)
     }
 
     /// Writes one run of new data home, of the transaction that is being committed or else of the running one; false when there is none.
     /// It is not durable then, and what names it is not yet in the log.
     pub(super) fn stage_one(&self) -> Result<bool> {
         let began = self.env.monotonic_ns();
-        let wrote = self.write_one();
+        let wrote = self.write_early(1);
         self.stats.lock().staging_ns += self.env.monotonic_ns() - began;
         wrote
     }
 
-    fn write_one(&self) -> Result<bool> {
+    /// As [`Core::stage_one`], of about `most` blocks where they are the running transaction's.
+    fn write_early(&self, most: usize) -> Result<bool> {
         // Commits wait for this: their logs must find the run written, and later transactions must find nobody writing.
         let _writing = self.staging.read();
-        let write = |images: &[(u64, Block)]| self.write_data_runs(images);
         if let Some(images) = self.committing.take() {
             reach::hit(Place::StagedByHand);
-            self.or_abort(write(&images))?;
+            self.or_abort(self.write_data_runs(&images))?;
             return Ok(true);
         }
-        let staged = self.or_abort(self.running.stage_run(write))?;
+        let write = |images: &[(u64, Block)]| self.write_unnamed(images);
+        let staged = self.or_abort(self.running.stage_runs(most, |image| self.log.sum(image), write))?;
         self.stats.lock().staged_early_blocks += staged.unwrap_or(0);
         Ok(staged.is_some())
+    }
+
+    /// Writes new data home of which the log may say nothing: then it waits for a flush as all that is written in place.
+    fn write_unnamed(&self, images: &[(u64, Block)]) -> Result<()> {
+        if !self.log.keeps_new_data() {
+            return self.write_data_runs(images);
+        }
+        let dirty = self.in_place.write(images.len() * self.block_size, || self.write_data_runs(images))?;
+        if dirty >= self.config.dirty_bytes {
+            self.bells.flusher.ring();
+        }
+        Ok(())
     }
 
     fn write_data_runs(&self, images: &[(u64, Block)]) -> Result<()> {
@@ -138,10 +177,12 @@ impl Core {
     /// Whether a transaction that is not gone from the log has a block of `extent`.
     pub(super) fn knows(&self, cache: &Cache, extent: Extent) -> bool {
         let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
-        blocks.clone().any(|block| cache.is_running(block)) || {
-            let pending = self.pending.lock();
-            pending.is_staged(extent) || blocks.any(|block| pending.is_logged(block))
-        }
+        blocks.clone().any(|block| cache.is_running(block))
+            || self.running.early.has(extent)
+            || self.journaled_data.load(SeqCst) && {
+                let pending = self.pending.lock();
+                pending.is_staged(extent) || blocks.any(|block| pending.is_logged(block))
+            }
     }
 
     /// Closes the running transaction to further handles when nobody writes its new data: what is home then is known to be.
@@ -150,30 +191,35 @@ impl Core {
         self.running.switch()
     }
 
-    /// What goes into the log, what goes home, and what of that is not there yet: of runs of data in newly allocated blocks the log decides,
-    /// unless its ring has no room for what was promised little: then all of it goes home.
+    /// What goes into the log, and what goes home: of runs of data in newly allocated blocks the log decides, unless its ring has no room for what was promised little:
+    /// then all of it goes home. `early` blocks of it are home already.
     pub(super) fn choose(
         &self,
         blocks: &[Frozen],
         images: BlockImages,
-        promised: u64,
-    ) -> (BlockImages, BlockImages, BlockImages) {
+        (promised, early): (u64, usize),
+    ) -> (BlockImages, BlockImages) {
         let mut goes = decide(blocks, &images, &|run| self.log.goes_home(run));
         let logged = goes.iter().filter(|goes| !**goes).count();
-        let named = self.log.new_data_cost((goes.len() - logged) as u32);
+        let named = self.log.new_data_cost((goes.len() - logged + early) as u32);
         let over = (logged as u64 + u64::from(named)).saturating_sub(promised);
         if over > 0 && !self.space.takes_more(promised, over) {
             reach::hit(Place::NoRoomForNewData);
             goes = decide(blocks, &images, &|_| true);
         }
-        let (mut logged, mut staged, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        for ((image, goes), block) in images.into_iter().zip(goes).zip(blocks) {
-            if goes && !block.home {
-                missing.push(image.clone());
-            }
-            if goes { &mut staged } else { &mut logged }.push(image);
+        let (mut logged, mut home) = (Vec::new(), Vec::new());
+        for (image, goes) in images.into_iter().zip(goes) {
+            if goes { &mut home } else { &mut logged }.push(image);
         }
-        (logged, staged, missing)
+        (logged, home)
+    }
+
+    /// What a transaction says of its new data that is home when it is logged: what was `early`, and `home`, both by rising number.
+    pub(super) fn named(&self, early: Vec<(u64, u32)>, home: &[(u64, Block)]) -> Vec<(u64, u32)> {
+        let mut named = early;
+        named.extend(home.iter().filter_map(|(block, image)| Some((*block, self.log.sum(image)?))));
+        named.sort_unstable();
+        named
     }
 
     /// Writes `images` home, together with whoever lends a hand.
@@ -187,7 +233,7 @@ impl Core {
     }
 }
 
-/// Which images go home: runs of new data that are there already, or of which `home` says so.
+/// Which images go home: runs of new data of which `home` says so.
 fn decide(blocks: &[Frozen], images: &[(u64, Block)], home: Decides<'_>) -> Vec<bool> {
     let mut goes = Vec::with_capacity(images.len());
     while goes.len() < images.len() {
@@ -195,7 +241,7 @@ fn decide(blocks: &[Frozen], images: &[(u64, Block)], home: Decides<'_>) -> Vec<
         let follows = |i: &usize| blocks[at + i].newborn && images[at + i].0 == images[at].0 + *i as u64;
         let run = (0..images.len() - at).take_while(follows).count();
         let end = at + run.max(1);
-        let goes_home = run > 0 && (blocks[at..end].iter().all(|b| b.home) || home(&images[at..end]));
+        let goes_home = run > 0 && home(&images[at..end]);
         goes.resize(end, goes_home);
     }
     goes

@@ -50,7 +50,7 @@ impl Step for Committer {
     }
 }
 
-/// Flushes file data before too much of it is dirty.
+/// Writes new data home before too much of it waits, and flushes file data before too much of it is dirty.
 struct Flusher(Arc<Core>);
 
 impl Step for Flusher {
@@ -65,6 +65,9 @@ impl Step for Flusher {
     }
 
     fn step(&self) -> Result<Progress> {
+        if self.0.stage_much()? {
+            return Ok(Progress::Worked);
+        }
         if self.0.in_place.bytes() < self.0.config.dirty_bytes {
             return Ok(Progress::Idle);
         }

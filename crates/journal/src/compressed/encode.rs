@@ -1,5 +1,6 @@
 //! A transaction as a unit's contents: which images to compress, in chunks that several threads share when there are many.
 
+use super::sums::Sums;
 use crate::Block;
 use crate::Result;
 use crate::block_engine::Sealed;
@@ -8,7 +9,6 @@ use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::Time;
-use ondol_format::csum::crc32c;
 use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(super) fn encode(
     tx: &Sealed,
     (sequence, compressed): (u64, bool),
     env: &dyn Env,
-    seed: u32,
+    sums: &Sums,
     block_size: usize,
 ) -> Result<Encoded> {
     let now = env.now();
@@ -45,7 +45,7 @@ pub(super) fn encode(
     let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(stays);
     let judged = env.monotonic_ns() - began;
     let blocks: Vec<u64> = plain.iter().chain(&dense).map(|(block, _)| *block).collect();
-    let staged = runs(&tx.staged, seed);
+    let staged = runs(&tx.staged, sums);
     let tables = unit::tables(&Tables {
         sequence,
         time: Time { sec: now.sec, nsec: now.nsec },
@@ -72,18 +72,18 @@ fn images(blocks: Vec<(u64, Block)>) -> Vec<Block> {
     blocks.into_iter().map(|(_, image)| image).collect()
 }
 
-/// Runs of staged blocks with the checksums of their contents.
-fn runs(staged: &[(u64, Block)], seed: u32) -> Vec<StagedRun> {
+/// Runs of staged blocks, given by their sums, with the checksums of their contents.
+fn runs(staged: &[(u64, u32)], sums: &Sums) -> Vec<StagedRun> {
     let mut runs: Vec<StagedRun> = Vec::new();
-    for (block, image) in staged {
+    for &(block, sum) in staged {
         match runs.last_mut() {
-            Some(run) if run.start + u64::from(run.blocks) == *block => {
+            Some(run) if run.start + u64::from(run.blocks) == block => {
                 run.blocks += 1;
                 if !plant::is(Defect::StagingSumOfFirst) {
-                    run.checksum = crc32c(run.checksum, image);
+                    run.checksum = sums.and(run.checksum, sum);
                 }
             }
-            _ => runs.push(StagedRun { start: *block, blocks: 1, checksum: crc32c(seed, image) }),
+            _ => runs.push(StagedRun { start: block, blocks: 1, checksum: sums.first(sum) }),
         }
     }
     runs

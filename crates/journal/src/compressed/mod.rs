@@ -5,6 +5,7 @@
 mod costs;
 mod encode;
 mod recover;
+mod sums;
 mod writer;
 
 pub use encode::WORTH_A_THREAD;

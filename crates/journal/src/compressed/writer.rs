@@ -1,6 +1,7 @@
 //! Writing units into the ring.
 
 use super::costs::Costs;
+use super::sums::Sums;
 use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
 use crate::Block;
 use crate::area::{Area, LogMap};
@@ -29,6 +30,7 @@ pub(super) struct UnitLog {
     env: Arc<dyn Env>,
     area: Area,
     seed: u32,
+    sums: Sums,
     /// Number of the newest unit that is durable.
     durable: AtomicU64,
     costs: Costs,
@@ -55,10 +57,12 @@ impl UnitLog {
     ) -> Result<Self> {
         let seed = csum::uuid_seed(sb.uuid());
         let most = RING_MAX / map.block_size() as u64;
+        let sums = Sums::new(seed, map.block_size());
         let log = Self {
             env,
             area: Area::new(store.clone(), map, sb, most),
             seed,
+            sums,
             durable: AtomicU64::new(0),
             costs: Costs::default(),
             passing: Passing::default(),
@@ -111,6 +115,10 @@ impl LogFormat for UnitLog {
         Some(STAGE_EARLY.div_ceil(self.area.block_size()) as u32)
     }
 
+    fn sum(&self, image: &[u8]) -> Option<u32> {
+        Some(Sums::of(image))
+    }
+
     fn new_data_cost(&self, blocks: u32) -> u32 {
         // Runs of a block each in the tables, if all of it goes home.
         let entries = (blocks as usize * unit::STAGED).div_ceil(self.area.block_size()) as u32;
@@ -127,7 +135,7 @@ impl LogFormat for UnitLog {
         let began = self.env.monotonic_ns();
         let compresses = self.costs.compresses();
         let how = (number, compresses);
-        let encoded = encode::encode(tx, how, self.env.as_ref(), self.seed, self.area.block_size())?;
+        let encoded = encode::encode(tx, how, self.env.as_ref(), &self.sums, self.area.block_size())?;
         if compresses {
             self.costs.compressed(encoded.tried, encoded.out, encoded.ns);
         }

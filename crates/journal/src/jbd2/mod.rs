@@ -221,6 +221,7 @@ pub fn open(
 ) -> Result<BlockEngine> {
     let block_size = map.block_size();
     let (log, first) = open_log(&store, map, &env)?;
+    let log = if config.journaled_data { log } else { log.keeping() };
     Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
 }
 

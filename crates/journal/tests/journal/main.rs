@@ -12,6 +12,7 @@ mod scalable_brought;
 mod scalable_home;
 mod scalable_pages;
 mod scalable_threads;
+mod waiting;
 
 /// Bytes of a block.
 const BLOCK: usize = 1024;

@@ -182,6 +182,7 @@ fn a_new_journal_does_not_replay_an_older_one() {
     let config = Config {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
+        kept_bytes: 1 << 20,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,

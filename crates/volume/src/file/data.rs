@@ -1,5 +1,6 @@
 //! Bytes of files on their way to blocks: home at once, or through the journal with `data=journal` or `chattr +j`.
 
+use super::write::ATOMIC_MAX;
 use crate::op::Op;
 use crate::{DataMode, Ino, Result, Volume};
 use ondol_env::plant::{self, Defect};
@@ -83,10 +84,17 @@ pub(super) fn in_handles(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
 
 /// Journal blocks for filling one block that the operation allocates for this file.
 pub(super) fn fill_cost(vol: &Volume, ino: Ino, inode: &Inode) -> u32 {
-    match in_handles(vol, ino, inode) {
-        true if is_newborn(vol) => vol.engine.new_data_cost(1),
-        in_handles => u32::from(in_handles),
-    }
+    if in_handles(vol, ino, inode) { new_cost(vol, 1) } else { 0 }
+}
+
+/// Journal blocks for filling `blocks` blocks that an operation allocates, where data belongs into handles.
+pub(super) fn new_cost(vol: &Volume, blocks: u32) -> u32 {
+    if is_newborn(vol) && !vol.engine.keeps_new_data() { vol.engine.new_data_cost(blocks) } else { blocks }
+}
+
+/// Whether data that is not journaled may wait for its commit in memory, to be written home by it. Blocks of clusters do not.
+fn keeps(vol: &Volume) -> bool {
+    vol.engine.keeps_new_data() && is_newborn(vol)
 }
 
 /// Whether that holds for every file.
@@ -116,9 +124,11 @@ pub(super) fn overwrite<'v>(op: &mut Op<'v>, ino: Ino, start: u64, offset: usize
     let block_size = op.vol().shared.sb.block_size() as usize;
     let (start, offset) = (start + (offset / block_size) as u64, offset % block_size);
     let journaled = to_journal(op, ino)?;
-    if !journaled && !op.vol().engine.takes_new_data() {
+    let keeps = !journaled && keeps(op.vol());
+    if !journaled && !keeps && !op.vol().engine.takes_new_data() {
         return op.write_over(start, offset, bytes.now());
     }
+    let how = if keeps { How::Kept { unseen: false } } else { How::Over };
     // Consecutive blocks that go home do so as one.
     let mut home: Option<(u64, usize, usize)> = None;
     let mut done = 0;
@@ -127,7 +137,7 @@ pub(super) fn overwrite<'v>(op: &mut Op<'v>, ino: Ino, start: u64, offset: usize
             if let Some((first, at, from)) = home.take() {
                 op.write_over(first, at, &bytes.now()[from..done])?;
             }
-            stage(op.handle()?, (block, at), part, How::Over)?;
+            stage(op.handle()?, (block, at), part, how)?;
         } else if home.is_none() {
             home = Some((block, at, done));
         }
@@ -164,12 +174,12 @@ pub(super) fn fill<'v>(
 ) -> Result<()> {
     let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
-    let newborn = before == Before::Free && is_newborn(op.vol());
     let in_handle = to_journal(op, ino)? || op.vol().engine.takes_new_data();
     if !in_handle {
-        let stage = |op: &mut Op<'v>, block, bytes: &[u8]| op.stage(block, bytes).map(|()| true);
-        return write_home(op, (start, blocks), offset, bytes.now(), stage).map(drop);
+        return fill_home(op, (run, before), offset, bytes);
     }
+    // What is journaled goes into the log, also where other new data would go home.
+    let newborn = before == Before::Free && is_newborn(op.vol()) && !op.vol().engine.keeps_new_data();
     let passes = newborn && op.vol().engine.passes_new_data(bytes.now().len());
     if passes && write_home(op, (start, blocks), offset, bytes.now(), Op::pass)? {
         return Ok(());
@@ -180,6 +190,39 @@ pub(super) fn fill<'v>(
     }
     Ok(())
 }
+
+/// As [`fill`], of data that goes home and into no log: now, or with its commit.
+fn fill_home<'v>(
+    op: &mut Op<'v>,
+    ((start, blocks), before): ((u64, u32), Before),
+    offset: usize,
+    bytes: Bytes<'v, '_>,
+) -> Result<()> {
+    let block_size = op.vol().shared.sb.block_size() as usize;
+    let mut how = None;
+    if keeps(op.vol()) && before == Before::Free {
+        if op.vol().engine.passes_new_data(bytes.now().len()) {
+            return write_home(op, (start, blocks), offset, bytes.now(), Op::pass).map(drop);
+        }
+        let kept = u64::from(op.handle()?.kept() + blocks) * block_size as u64;
+        how = (kept <= KEPT_MOST + block_size as u64).then_some(How::New);
+    } else if keeps(op.vol()) {
+        // A transaction may have yet to write what was there before it was made unseen.
+        let taken = (start..start + u64::from(blocks)).any(|block| op.takes_over(block, usize::MAX));
+        how = taken.then_some(How::Kept { unseen: true });
+    }
+    let Some(how) = how else {
+        let stage = |op: &mut Op<'v>, block, bytes: &[u8]| op.stage(block, bytes).map(|()| true);
+        return write_home(op, (start, blocks), offset, bytes.now(), stage).map(drop);
+    };
+    for (block, at, part) in parts(block_size, start, offset, bytes) {
+        stage(op.handle()?, (block, at), part, how)?;
+    }
+    Ok(())
+}
+
+/// Bytes of new data that an operation keeps, where it need not: more is written home at once. A write has no more.
+const KEPT_MOST: u64 = ATOMIC_MAX;
 
 /// Has `put` write what [`fill`] says, in whole blocks; until it says that it cannot.
 fn write_home<'v>(
@@ -246,10 +289,16 @@ enum How {
     Fresh,
     /// The operation has allocated it.
     New,
+    /// It is written over, or if it is unseen, nothing is to be seen; and it goes home.
+    Kept { unseen: bool },
 }
 
 fn stage<'v>(handle: &mut Handle<'v>, (block, at): (u64, usize), part: Bytes<'v, '_>, how: How) -> Result<()> {
     match (part, how) {
+        (Bytes::Lent(whole), How::Kept { .. }) if whole.len() == handle.block_size() => {
+            handle.keep_lent(block, whole)?;
+        }
+        (_, How::Kept { unseen }) => handle.keep(block, at, part.now(), unseen)?,
         (Bytes::Lent(whole), _) if whole.len() == handle.block_size() => {
             handle.lend(block, whole, matches!(how, How::New))?;
         }

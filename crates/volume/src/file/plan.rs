@@ -126,10 +126,14 @@ fn plan_blocks(
     let journaled = data::journaled(reader.volume(), ino, inode);
     let block_size = u64::from(reader.volume().shared.sb.block_size());
     let end = offset.saturating_add(len as u64);
+    let in_handles = data::in_handles(reader.volume(), ino, inode);
     // Blocks that belong to the file already, and come into the handle with their new bytes.
     let mut kept = 0;
     let mut count = |reader: &mut dyn Reader, run: Run| {
         let (Mapped::Written(start) | Mapped::Unwritten(start)) = run.what else { return };
+        if !in_handles {
+            return;
+        }
         let from = (u64::from(run.at) * block_size).max(offset);
         let whole = ((u64::from(run.at) + u64::from(run.len)) * block_size).min(end) - from;
         let all = journaled || run.what == Mapped::Unwritten(start);
@@ -142,13 +146,7 @@ fn plan_blocks(
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    let data = if data::in_handles(vol, ino, inode) {
-        let holes = seen.holes as u32;
-        let new = if data::is_newborn(vol) { vol.engine.new_data_cost(holes) } else { holes };
-        kept + u32::from(gap) + new
-    } else {
-        0
-    };
+    let data = if in_handles { kept + u32::from(gap) + data::new_cost(vol, seen.holes as u32) } else { 0 };
     Ok((cost(vol, seen.growth(vol, added), seen.clusters, data), seen))
 }
 

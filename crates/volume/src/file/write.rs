@@ -160,7 +160,7 @@ impl Volume {
 
     /// Whether `len` stored bytes at `offset` can be written in place: no transaction that counts has their blocks.
     fn may_write_home(&self, guard: &NodeGuard, offset: u64, len: usize) -> Result<bool> {
-        if !self.engine.takes_new_data() {
+        if !self.engine.takes_new_data() && !self.engine.keeps_new_data() {
             return Ok(true);
         }
         let block_size = u64::from(self.shared.sb.block_size());

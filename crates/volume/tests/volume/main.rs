@@ -21,6 +21,7 @@ mod file_batches_crash;
 mod file_crash;
 mod file_exchange;
 mod file_hostile;
+mod file_kept;
 mod file_map;
 mod file_model;
 mod file_parts;

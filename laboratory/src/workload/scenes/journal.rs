@@ -94,13 +94,13 @@ fn unsynced() -> Scene {
 
 /// As much is removed before its commit as stays, and what stays is more than a ring that is nearly full has room for; and much more than stays.
 fn much_dies() -> [Scene; 2] {
-    let calls = lines(0..7, |n| {
-        format!("create /f{n} 0644\nwrite /f{n} 0 60K #{n}1\ncreate /t 0644\nwrite /t 0 60K #{n}2\nunlink /t")
-    });
+    // What stays is written over, and so in the log where data is journaled: new data could go home in need.
+    let files = lines(0..7, |n| format!("create /f{n} 0644\nwrite /f{n} 0 60K #1{n}"));
+    let calls = lines(0..7, |n| format!("write /f{n} 0 60K #{n}1\ncreate /t 0644\nwrite /t 0 60K #{n}2\nunlink /t"));
     let comes_and_goes = lines(0..12, |n| format!("create /t 0644\nwrite /t 0 60K #{n}2\nunlink /t"));
     let little = format!("create /f 0644\nwrite /f 0 9000 #1\n{comes_and_goes}write /f 9000 9000 #3\nsync");
     [
-        scene("much-lives-much-dies", log(13), calls + "sync").mount(Mount::Roomy),
+        scene("much-lives-much-dies", files + "remount\n" + &log(13), calls + "sync").mount(Mount::Roomy),
         scene("little-lives-much-dies", log(0), little).mount(Mount::Roomy),
     ]
 }

@@ -6,6 +6,7 @@
 mod failing;
 mod forms;
 mod journal;
+mod kept;
 mod names;
 mod promised;
 mod reuse;
@@ -103,6 +104,7 @@ const SCHEDULES: u64 = 12;
 pub fn scenes() -> impl Iterator<Item = Workload> + Send {
     let all = [
         journal::scenes(),
+        kept::scenes(),
         reuse::scenes(),
         trees::scenes(),
         names::scenes(),

@@ -162,6 +162,7 @@ pub(crate) fn config() -> Config {
     Config {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
+        kept_bytes: 1 << 20,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,
