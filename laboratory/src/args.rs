@@ -57,7 +57,7 @@ pub struct CrashArgs {
     #[arg(long, default_value_t = 2000, value_name = "NUMBER")]
     pub(crate) fsck_every: u64,
     /// Put the volume into object storage: into a store in memory, which is cut between any two requests. A sync ends there (remote), or in a log on this machine, which is cut, too (local). Engine batch, one thread
-    #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"])]
+    #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"], hide = !ondol::HAS_BUCKETS)]
     pub(crate) store: Option<Durable>,
     /// Break a rule on purpose, with --kill in the servers: something must be found (builds with the cargo feature `plant` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]

@@ -87,9 +87,11 @@ const fn paper(ratio: &'static str, compression_us: f64) -> Paper {
 
 const OWN: &str = "Filebench's own set of files and threads";
 const OWN_FIFTH: &str = "a fifth of Filebench's own files, its own threads";
+const OWN_TENTH: &str = "a tenth of Filebench's own files, its own threads";
 const PAPERS: &str = "the paper's 10,000 files in 25,000 directories";
 const PAPERS_FIFTH: &str = "a fifth of the paper's files, 2,000 directories";
 const PAPERS_TENTH: &str = "a tenth of the paper's files, 1,000 directories";
+const PAPERS_TWENTIETH: &str = "a twentieth of the paper's files, 500 directories";
 
 const FLUSHES: &str = "all threads share a flush, with every journal, so that half as many of them are worth no more than the flush's part of the time; the paper does not count flushes, and Filebench's zeros compress a hundred times better";
 const NOBODY_SYNCS: &str = "nobody syncs, so the kernel keeps what is dirty for up to 30 seconds and never writes what is deleted before, and ours commit after 5; the paper says neither how long it ran nor how much memory its kernel had";
@@ -126,7 +128,7 @@ const POSTMARK: Panel = Panel {
     workload: "postmark",
     run: "postmark",
     full: size(60_000, &[], PAPERS),
-    quick: size(12_000, &["files=2000", "subdirs=2000"], PAPERS_FIFTH),
+    quick: size(8_000, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
     paper: paper("up to 1.21", 169.0),
     why: NOBODY_SYNCS,
     ..VARMAIL
@@ -136,7 +138,7 @@ const POSTMARK_FSYNC: Panel = Panel {
     workload: "postmark with fsync",
     params: &["fsync=create"],
     full: size(20_000, &[], PAPERS),
-    quick: size(4_000, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
+    quick: size(2_000, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
     why: POSTMARK_FSYNC_WHY,
     ..POSTMARK
 };
@@ -149,7 +151,7 @@ const PANELS: [Panel; 8] = [
         figures: &[1, 5],
         device: "hdd",
         full: size(20_000, &[], OWN),
-        quick: size(6_000, &[], OWN),
+        quick: size(1_500, &[], OWN),
         fill: HDD,
         paper: paper("4.5", 107.0),
         ..VARMAIL
@@ -158,19 +160,26 @@ const PANELS: [Panel; 8] = [
         figures: &[1, 5],
         device: "hdd",
         full: size(30_000, &[], OWN),
-        quick: size(10_000, &["files=2000"], OWN_FIFTH),
+        quick: size(3_000, &["files=1000"], OWN_TENTH),
         fill: HDD,
         paper: paper("10.6", 109_000.0),
         ..FILESERVER
     },
     POSTMARK,
     POSTMARK_FSYNC,
-    Panel { figures: &[7], device: "hdd", fill: HDD, paper: paper("1.0", 169.0), ..POSTMARK },
+    Panel {
+        figures: &[7],
+        device: "hdd",
+        quick: size(3_000, &["files=500", "subdirs=500"], PAPERS_TWENTIETH),
+        fill: HDD,
+        paper: paper("1.0", 169.0),
+        ..POSTMARK
+    },
     Panel {
         figures: &[7],
         device: "hdd",
         full: size(6_000, &["files=2000", "subdirs=2000"], PAPERS_FIFTH),
-        quick: size(600, &["files=200", "subdirs=200"], "a fiftieth of the paper's files, 200 directories"),
+        quick: size(400, &["files=200", "subdirs=200"], "a fiftieth of the paper's files, 200 directories"),
         fill: HDD,
         paper: paper("1.0", 169.0),
         ..POSTMARK_FSYNC

@@ -48,7 +48,7 @@ pub(crate) struct Mkfs {
     #[arg(short = 'i', long, value_parser = size::parse, value_name = "BYTES")]
     pub(crate) bytes_per_inode: Option<u64>,
     /// In object storage: bytes that are stored, compressed and looked up as one, a power of two from 4K to 64K. Larger ones suit large files that are written once [default: 4K]
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", hide = !ondol::HAS_BUCKETS)]
     pub(crate) chunk: Option<u64>,
     /// Taken and ignored: nothing is said of what went well
     #[arg(short = 'q', long = "quiet")]

@@ -33,13 +33,25 @@ pub(crate) struct Import {
     pub(crate) target: PathBuf,
 }
 
+const INFO: &str = if ondol::HAS_BUCKETS {
+    "Show a pool's state, and which crashes it survives; of the log of a volume in object storage, what it holds"
+} else {
+    "Show a pool's state, and which crashes it survives"
+};
+
+const DUMP: &str = if ondol::HAS_BUCKETS {
+    "Show the headers and the first bytes of each area; of the log of a volume in object storage, each batch"
+} else {
+    "Show the headers and the first bytes of each area"
+};
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pool {
     /// Make a pool on a DAX device or in a file
     Create(PoolCreate),
-    /// Show a pool's state, and which crashes it survives; of the log of a volume in object storage, what it holds
+    #[command(about = INFO)]
     Info(PoolInfo),
-    /// Show the headers and the first bytes of each area; of the log of a volume in object storage, each batch
+    #[command(about = DUMP)]
     Dump(PoolDump),
     /// Put the blocks of the image in a pool into the order of their numbers, in place
     ///

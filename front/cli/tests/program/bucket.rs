@@ -394,6 +394,10 @@ pub(crate) mod built {
         assert!(mkfs(&[&absent], 2).contains("--size SIZE says it"));
         let got = mkfs(&["--size", "64M", "--journal", "compressed", &absent], 2);
         assert!(got.contains("engine compressed keeps a log"), "{got}");
+        for odd in ["5000", "2K", "128K"] {
+            let got = mkfs(&["--size", "64M", "--chunk", odd, &absent], 2);
+            assert!(got.contains("4096") && got.contains("65536"), "{got}");
+        }
         assert!(!store.file("absent").exists());
         let got = fails(ondol().args(["snapshot", "list"]).arg(&image), 1);
         assert!(got.contains("is not on a volume mounted by ondol"), "{got}");

@@ -59,6 +59,8 @@ fn what_was_done_is_counted_and_timed() {
     // The page is up to 10 ms old.
     let is_there = || value(&scrape(&address), r#"ondol_requests_total{operation="fsync"}"#) >= 20.0;
     assert!(eventually(is_there));
+    // What its parts say is read one after the other.
+    assert!(eventually(|| value(&scrape(&address), "ondol_device_written_bytes_total") >= 20.0 * 4096.0));
     let text = scrape(&address);
     for operation in ["write", "fsync"] {
         let requests = value(&text, &format!("ondol_requests_total{{operation=\"{operation}\"}}"));
@@ -70,7 +72,6 @@ fn what_was_done_is_counted_and_timed() {
         assert!(sum > 0.0, "{operation}: {sum}");
     }
     assert!(value(&text, "ondol_journal_commits_total") >= 20.0);
-    assert!(value(&text, "ondol_device_written_bytes_total") >= 20.0 * 4096.0);
     assert_eq!(value(&text, "ondol_read_only"), 0.0);
     let info = format!("ondol_volume_info{{image=\"{}\"", place.image().display());
     assert!(

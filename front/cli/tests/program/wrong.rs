@@ -45,6 +45,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("info nvm:text", 1, "text cannot be used as NVM: it has less than 4096 bytes"),
     ("import there.img pool", 1, "pool: it names no pool: nvm:pool is the image in a pool"),
     ("mkfs -F --size 16M -b 3000 other.img", 2, "cannot make a file system on other.img: block size 3000: 1024, 2048 and 4096 are possible"),
+    ("mkfs -F --size 16M --chunk 16K other.img", 2, "cannot make a file system on other.img: only volumes in object storage are made of chunks"),
     ("mkfs -F --size 16M -b x other.img", 2, "invalid value 'x' for '--block-size <BYTES>': it must be a whole number (`ondol mkfs --help` says more)"),
     ("mkfs -F --size 16M -L a-label-that-is-too-long other.img", 2, "cannot make a file system on other.img: the label has 24 bytes, at most 16 are possible"),
     ("mkfs -F --size 16M -O sparkle other.img", 2, "cannot make a file system on other.img: unknown feature 'sparkle'"),
