@@ -237,7 +237,7 @@ mod tests {
             assert!(numbers.iter().all(|number| range(&*filter, *number..number + 1)));
         }
         // The widest gap stays.
-        let (_, filter) = has((0..1000).map(|n| n * 2).chain((0..1000).map(|n| 1 << 40 | n * 2)));
+        let (_, filter) = has((0..1000).map(|n| n * 2).chain((0..1000).map(|n| (1 << 40) | (n * 2))));
         assert!(!range(&*filter, 4000..1 << 40));
     }
 

@@ -5,7 +5,7 @@ const SIZE: u64 = 1 << 30;
 
 /// What is asked for while somebody reads `count` times `len` bytes in order.
 fn in_order(ahead: &Arc<Ahead>, from: u64, len: u64, count: u64) -> Vec<Range<u64>> {
-    let asked = |n| ahead.read(from + n * len, len, SIZE).into_iter().map(|wanted| wanted.chunks).collect::<Vec<_>>();
+    let asked = |n| ahead.read(from + n * len, len, SIZE).into_iter().map(|wanted| wanted.chunks.clone()).collect::<Vec<_>>();
     (0..count).flat_map(asked).collect()
 }
 

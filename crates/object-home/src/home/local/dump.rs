@@ -202,7 +202,7 @@ mod tests {
         let format = ChunkFormat::new(header.seed, header.chunk);
         let mut chunk = vec![0; header.chunk.bytes()];
         chunk[0] = 1;
-        let puts: Vec<_> = chunks.map(|n| (n, format.encode(n, &chunk).unwrap())).collect();
+        let puts: Vec<_> = chunks.map(|n| (n, format.encode(n, &chunk).unwrap().map(Into::into))).collect();
         let at = Moment { position: tail.position, number: tail.number, shipped: u64::MAX, logged: 0, time: i64::MIN };
         ring.append(encode_record(ring.seal, at, &puts)).unwrap();
         medium
