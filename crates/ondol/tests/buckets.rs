@@ -110,7 +110,7 @@ fn a_volume_has_the_chunks_that_were_asked_for_and_keeps_them() {
     for chunk in [0, 2048, 6000, 128 << 10, u64::MAX] {
         assert!(wrong(&store.target(), chunk).contains("chunk"), "{chunk}");
     }
-    assert!(wrong(&store.0.path().join("disk.img"), 4096).contains("object storage alone"));
+    assert!(wrong(&store.0.path().join("disk.img"), 4096).contains("in object storage are made of chunks"));
 }
 
 #[test]

@@ -87,7 +87,8 @@ pub(super) fn make<T>(
         return Err(error(Errno::INVAL, format!("{}: a snapshot is of a volume that is there", place.name())));
     }
     let chunk = shape.chunk.map_or(Ok(ChunkSize::MIN), ChunkSize::new);
-    let (chunk, opening) = (chunk.map_err(|e| error(Errno::INVAL, e.to_string()))?, Terms::of(MAKING).opening()?);
+    let chunk = chunk.map_err(|e| Error::format(place.name().to_string(), e.to_string()))?;
+    let opening = Terms::of(MAKING).opening()?;
     let Some(size) = shape.size else {
         let size = size_of(&place, no_size)?;
         let contents = ready(size)?;

@@ -78,7 +78,10 @@ fn threads_write_and_delete_while_the_volume_is_trimmed() {
                         let zeros = lost.iter().filter(|i| seen[**i] == 0).count();
                         let ends = [lost.first(), lost.last()].map(|i| i.map(|i| i + at as usize));
                         let n = lost.len();
-                        assert!(lost.is_empty(), "inode {ino} lost {n} bytes, {zeros} are zeros, of {ends:?} of a write at {at}");
+                        assert!(
+                            lost.is_empty(),
+                            "inode {ino} lost {n} bytes, {zeros} are zeros, of {ends:?} of a write at {at}"
+                        );
                         if random.below(3) == 0 {
                             rig.vol.sync().unwrap();
                         }
