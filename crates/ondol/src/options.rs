@@ -399,13 +399,6 @@ impl Options {
         self
     }
 
-    /// Lets `bytes` bytes of new data wait for their commit before they are written home, instead of as many as may be dirty. For tests.
-    #[must_use]
-    pub fn with_kept(mut self, bytes: u64) -> Self {
-        self.kept_bytes = Some(bytes);
-        self
-    }
-
     /// Keeps up to `count` inodes in memory that nobody uses, instead of what the cache has room for.
     #[must_use]
     pub fn with_cached_inodes(mut self, count: usize) -> Self {
