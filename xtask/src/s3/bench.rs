@@ -126,7 +126,9 @@ impl Bench<'_> {
             if n > 0 {
                 command.arg("--next");
             }
+            // What is sent is not summed: curl would sign the sum of nothing.
             command.args(["-sS", "--fail", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", &user]);
+            command.args(["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]);
             command.args(["-w", "%{stderr}%{time_total}\n"]).args(request.as_ref().iter().map(AsRef::as_ref));
         }
         let output = command.stdout(Stdio::null()).output().map_err(|e| format!("curl: {e}"))?;
