@@ -3,7 +3,7 @@
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 //! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
-//! `cargo xtask s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`: figures beside that server.
+//! `cargo xtask s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`: figures beside that server; `s3 --peers`: beside other programs on it.
 //! `cargo xtask dist`: the tarball and the Debian packages; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | azure [NAME OF A TEST]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }

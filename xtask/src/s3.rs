@@ -1,6 +1,8 @@
-//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory. With `--bench`, figures instead.
+//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory. With `--bench`, figures beside the server instead; with `--peers`, beside other programs that mount buckets.
 
 mod bench;
+mod figures;
+mod peers;
 
 use std::fs;
 use std::net::TcpStream;
@@ -73,8 +75,18 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let server = program(SERVER, "ONDOL_S3_SERVER", how)?;
     let address = free_address()?;
     let mut command = Command::new(&server);
-    command.args(["--access", KEY, "--secret", KEY, "--port", &address, "--quiet", "posix"]);
+    command.args(["--access", KEY, "--secret", KEY, "--port", &address, "--quiet", "--keep-alive"]);
+    let has_peers = words.first().is_some_and(|first| first == "--peers");
+    if has_peers {
+        let log = peers::log()?;
+        let _ = fs::remove_file(&log);
+        command.arg("--access-log").arg(log);
+    }
+    command.arg("posix");
     let served = Server::start(command, "s3", &[BUCKET], &address)?;
+    if has_peers {
+        return peers::run(&served, &words[1..]);
+    }
     if let Some((_, words)) = words.split_first().filter(|(first, _)| *first == "--bench") {
         return bench::run(&served, words);
     }

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::panic::resume_unwind;
-use std::sync::mpsc;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Threads of its own on which asynchronous work is done, while whoever asked for it waits. They have a clock and sockets, and end when this is dropped: work that nobody waits for ends
 /// with them, wherever it is.
@@ -42,11 +44,45 @@ impl Border {
         }
     }
 
+    /// As [`Border::wait`], but the caller's thread does the work itself, between the times that it waits: it changes threads less often. For what is short.
+    pub fn drive<T>(&self, work: impl Future<Output = T>) -> T {
+        let Some(runtime) = &self.runtime else { unreachable!("it is only taken when this is dropped") };
+        // Clock and tasks of the work are those of the runtime.
+        let _inside = runtime.enter();
+        let (ring, rung) = mpsc::sync_channel(1);
+        let waker = Waker::from(Arc::new(Bell(ring)));
+        let mut context = Context::from_waker(&waker);
+        // A caller who is a task of another runtime may have used up its share: it would be sent away for ever.
+        let mut work = pin!(tokio::task::unconstrained(work));
+        loop {
+            if let Poll::Ready(done) = work.as_mut().poll(&mut context) {
+                return done;
+            }
+            if let Err(e) = rung.recv() {
+                unreachable!("the bell is here: {e}");
+            }
+        }
+    }
+
     /// Has `work` done, and does not wait for it. It is given up when this is dropped.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
             runtime.spawn(work);
         }
+    }
+}
+
+/// Wakes the thread that drives a work: once for any number of rings before it looks.
+struct Bell(mpsc::SyncSender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // It has rung already, or nobody waits any more.
+        let _ = self.0.try_send(());
     }
 }
 
@@ -62,6 +98,8 @@ impl Drop for Border {
 #[cfg(test)]
 mod tests {
     use super::Border;
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn work_is_waited_for_from_threads_of_any_kind() {
@@ -69,8 +107,31 @@ mod tests {
         assert_eq!(border.wait(async { 1 + 1 }), 2);
         // Inside of another runtime, where a runtime's own way to wait would panic.
         let other = Border::new(1).unwrap();
-        let inner = other.wait(async move { border.wait(async { 3 }) });
-        assert_eq!(inner, 3);
+        let inner = other.wait(async move { (border.wait(async { 3 }), border.drive(async { 4 })) });
+        assert_eq!(inner, (3, 4));
+    }
+
+    #[test]
+    fn work_that_the_caller_drives_has_clock_and_tasks_of_the_runtime() {
+        let border = Border::new(1).unwrap();
+        let work = || async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::spawn(async { thread::current().name().map(str::to_owned) }).await.unwrap()
+        };
+        let here = thread::current().id();
+        assert_eq!(border.drive(async { thread::current().id() }), here);
+        assert_eq!(border.drive(work()).as_deref(), Some("ondol-object"));
+    }
+
+    #[test]
+    fn a_task_of_another_runtime_drives_more_than_its_share() {
+        let (border, other) = (Border::new(1).unwrap(), Border::new(1).unwrap());
+        let sum = other.wait(async move {
+            let (send, mut received) = tokio::sync::mpsc::unbounded_channel();
+            (0..1000).for_each(|n| send.send(n).unwrap());
+            (0..1000).map(|_| border.drive(received.recv()).unwrap()).sum::<u32>()
+        });
+        assert_eq!(sum, 499_500);
     }
 
     #[test]

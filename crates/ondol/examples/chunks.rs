@@ -83,9 +83,9 @@ fn run(place: &Path, chunk: u64, delay: Duration, only: Option<&str>) -> Result 
         let Some(store) = &store else { continue };
         store.follow(Plan { latency: delay, ..Plan::default() });
         let bucket = Bucket::new(Arc::new(store.clone()), "the volume", Prefix::from("volume"));
-        let home = Home::open(&bucket, &Opening { take_over: true, ..Opening::default() })?;
+        let home = Arc::new(Home::open(&bucket, &Opening { take_over: true, ..Opening::default() })?);
         let volume = Volume::open_media(
-            ondol::Media::image(Arc::new(home)),
+            ondol::Media::image(home.clone()),
             &Options::parse("journal=batch,noatime")?,
             Arc::new(ondol_env::System),
         )?;
@@ -95,7 +95,8 @@ fn run(place: &Path, chunk: u64, delay: Duration, only: Option<&str>) -> Result 
         let operations = work(&mut lab)?;
         let (took, after, at_once) = (began.elapsed(), lab.store.counts(), lab.store.most_gets());
         lab.volume.close()?;
-        // The home ends with the volume; its collector and compactor, too.
+        // Gives the lease back: the next workload makes a volume in its place.
+        home.close()?;
         print(name, (chunk, delay), (operations, at_once), (before, after), took);
         store.follow(Plan::default());
     }

@@ -220,6 +220,11 @@ impl Home {
         self.border.wait(bounded(self.bucket.name.clone(), what, self.timeout, work))
     }
 
+    /// As [`Home::wait`], on the caller's own thread, for what is short.
+    fn drive<T>(&self, what: &'static str, work: impl Future<Output = Result<T, HomeError>>) -> Result<T, HomeError> {
+        self.border.drive(bounded(self.bucket.name.clone(), what, self.timeout, work))
+    }
+
     /// Hands a batch over: these chunks, the record of the newest batch, and perhaps the header.
     fn put(&self, writer: &Writer, order: &mut Order, puts: Vec<Put>, header: Option<Header>) -> Result<(), HomeError> {
         writer.turn.require()?;
@@ -231,7 +236,7 @@ impl Home {
         puts.iter().for_each(|(number, value)| order.recent.change(*number, value.as_ref()));
         let batch = batch(self.header.seed, puts, newest, header);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
-        let put = self.wait("taking a batch", async move { hand_over(&db, &name, batch).await });
+        let put = self.drive("taking a batch", async move { hand_over(&db, &name, batch).await });
         match put {
             Ok(seq) => {
                 if let Some(ahead) = &self.ahead {

@@ -155,7 +155,7 @@ impl Home {
         if plant::is(Defect::HomeUnflushed) {
             return Ok(());
         }
-        match self.wait("making a batch durable", flushed(writer.db.clone(), self.bucket.name.clone(), seq)) {
+        match self.drive("making a batch durable", flushed(writer.db.clone(), self.bucket.name.clone(), seq)) {
             Err(HomeError::Fenced { .. }) if plant::is(Defect::HomeUnfenced) => Ok(()),
             flushed => flushed,
         }
