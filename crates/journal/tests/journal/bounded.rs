@@ -3,6 +3,9 @@
 use crate::classic::Classic;
 use crate::compressed::Compressed;
 use crate::contract::{BLOCK, Bench, HOME, META, Rig, bench_with, config};
+use crate::scalable::USUAL;
+use crate::scalable_pages::{DATA, allocate, committer};
+use ondol_env::Progress;
 use ondol_env::reach::{self, Place};
 use ondol_journal::{Config, Drains};
 use std::ops::Range;
@@ -114,6 +117,33 @@ fn where_nobody_syncs_more_may_wait() {
         b.sync();
         assert_eq!(bound(&b), 128, "somebody waits");
     });
+}
+
+/// Engine `scalable`, where new data waits as long as nobody syncs, and goes home before a commit that nobody waits for.
+#[test]
+fn where_a_log_in_nvm_is_before_the_medium_as_much_waits_as_that_drains() {
+    let b = slow(&USUAL);
+    let committer = committer(&b);
+    let late = |data: u64| {
+        b.fill(HOME + 50, 1);
+        let _seen = committer.step().unwrap();
+        if data > 0 {
+            allocate(&b, DATA, data, 9);
+        }
+        b.env.advance(10_000_000_000);
+        assert_eq!(committer.step().unwrap(), Progress::Worked);
+        bound(&b)
+    };
+    // The first has nothing wait; the second brings a hundred home, and what that takes counts from the next on.
+    assert_eq!([0, 100, 0, 0, 0].map(late), [256, 256, 128, 64, 64]);
+    let staged = || b.engine.stats().staged_blocks;
+    assert_eq!(staged(), 100);
+    allocate(&b, DATA + 200, 60, 9);
+    assert_eq!(committer.step().unwrap(), Progress::Idle, "60 blocks may wait");
+    allocate(&b, DATA + 300, 10, 9);
+    assert_eq!((committer.step().unwrap(), staged()), (Progress::Worked, 170), "70 may not");
+    // Nobody has waited for the last eight.
+    assert_eq!([0, 0, 0, 0].map(late), [64, 128, 256, 256]);
 }
 
 /// As the tests and the laboratory have it: nothing is measured.
