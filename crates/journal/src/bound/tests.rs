@@ -30,6 +30,11 @@ fn mib(bytes: u64) -> u64 {
     (bytes + MIB / 2) / MIB
 }
 
+fn slowly(env: &Fixed) -> Result<()> {
+    env.advance(1_000_000_000);
+    Ok(())
+}
+
 /// One that may fall and rise.
 fn fresh() -> Bound {
     let bound = Bound::new(MOST, None, None);
@@ -168,7 +173,7 @@ fn what_is_set_is_not_measured() {
     let bound = Bound::new(MOST, Some(5), Some(Drains { least: 1, byte_ns: u64::MAX }));
     let env = Fixed::new(Timestamp::default(), 1);
     for _ in 0..9 {
-        bound.during(&env, 100 * MIB, || Ok(env.advance(1_000_000_000))).unwrap();
+        bound.during(&env, 100 * MIB, || slowly(&env)).unwrap();
         bound.next(&env, false);
     }
     assert_eq!((bound.kept(), bound.early(), bound.dirty(), bound.rate()), (5, 5, MOST, 0));
@@ -196,7 +201,7 @@ fn what_fails_was_not_written() {
     bound.during(&env, 100 * MIB, fails).unwrap_err();
     bound.next(&env, false);
     assert_eq!(bound.rate(), 0);
-    bound.during(&env, 100 * MIB, || Ok(env.advance(1_000_000_000))).unwrap();
+    bound.during(&env, 100 * MIB, || slowly(&env)).unwrap();
     bound.next(&env, false);
     assert_eq!(mib(bound.rate()), 100);
 }
