@@ -13,9 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const LEAST: u64 = 8 << 20;
 /// So great a part of them has to be written between two commits to tell how fast the disk is: of less, flushes take most of the time.
 const ENOUGH: u64 = 8;
-/// New data of which more waits is written in the background as long as the disk has nothing else to do, though more may wait: an idle disk would have all of it to write in
-/// the end. Where the disk is what all wait for, more waits all the same, and what is deleted in time is not written.
+/// New data of which more waits is written in the background, though more may wait: an idle disk would have all of it to write in the end. Where the disk is what all
+/// wait for, more waits all the same, and what is deleted in time is not written. As much may wait before it is known how fast the disk is.
 const EARLY: u64 = 32 << 20;
+/// Nanoseconds for that much in which a disk is so fast that programs do not wait for it: more that waits there saves bytes, and takes time in the end.
+const SWIFT: u64 = 250_000_000;
 /// Nanoseconds in which the disk has to be able to write what waits: where programs wait for commits, and where none has for long.
 const AWAITED: u64 = 100_000_000;
 const QUIET: u64 = 1_000_000_000;
@@ -68,7 +70,7 @@ impl Bound {
             least: drains.map_or(LEAST, |drains| drains.least),
             kept,
             told: drains.map(|drains| drains.byte_ns),
-            now: AtomicU64::new(most),
+            now: AtomicU64::new(most.min(EARLY)),
             rate: AtomicU64::new(0),
             state: Mutex::default(),
         }
@@ -86,7 +88,7 @@ impl Bound {
 
     /// Bytes of anything that may wait before somebody makes it durable.
     pub(crate) fn dirty(&self) -> u64 {
-        self.now.load(Relaxed)
+        if self.kept.is_some() { self.most } else { self.now.load(Relaxed) }
     }
 
     /// Bytes that the disk drains in a second; 0 while that is not known.
@@ -145,7 +147,9 @@ impl Bound {
         let Some(each) = self.byte_ns(at) else { return false };
         self.rate.store((1e9 / each) as u64, Relaxed);
         let time = if quiet { QUIET } else { AWAITED };
-        let drained = ((time as f64 / each) as u64).max(self.least).min(self.most);
+        let is_swift = EARLY as f64 * each <= SWIFT as f64;
+        let most = if is_swift { self.most.min(EARLY) } else { self.most };
+        let drained = ((time as f64 / each) as u64).max(self.least).min(most);
         let now = self.now.load(Relaxed);
         if drained.abs_diff(now) < now / 4 || drained == now {
             return false;
