@@ -79,6 +79,10 @@ pub(crate) struct Engine {
     pub(crate) commits_kept: u64,
     /// For journal space.
     pub(crate) commits_promises: u64,
+    /// Bytes that may wait, in the end.
+    pub(crate) dirty_bound: u64,
+    /// Bytes that the medium drains in a second, in the end.
+    pub(crate) drain_rate: u64,
     /// Nanoseconds that operations waited for journal space.
     pub(crate) stall_ns: u64,
     /// Nanoseconds that commits spent on compressing.
@@ -111,11 +115,18 @@ impl Engine {
             commits_dirty: get("commits_dirty"),
             commits_kept: get("commits_kept"),
             commits_promises: get("commits_promises"),
+            dirty_bound: get("dirty_bound"),
+            drain_rate: get("drain_rate"),
             stall_ns: get("stall_ns"),
             compress_ns: get("compress_ns"),
             compress_bytes_in: get("compress_bytes_in"),
             compress_bytes_out: get("compress_bytes_out"),
         }
+    }
+
+    /// With what `now` has that is no total.
+    fn with_now(self, now: Self) -> Self {
+        Self { dirty_bound: now.dirty_bound, drain_rate: now.drain_rate, ..self }
     }
 
     fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
@@ -137,6 +148,9 @@ impl Engine {
             commits_dirty: how(self.commits_dirty, other.commits_dirty),
             commits_kept: how(self.commits_kept, other.commits_kept),
             commits_promises: how(self.commits_promises, other.commits_promises),
+            // These are what they are now, and no totals.
+            dirty_bound: self.dirty_bound.max(other.dirty_bound),
+            drain_rate: self.drain_rate.max(other.drain_rate),
             stall_ns: how(self.stall_ns, other.stall_ns),
             compress_ns: how(self.compress_ns, other.compress_ns),
             compress_bytes_in: how(self.compress_bytes_in, other.compress_bytes_in),
@@ -179,7 +193,9 @@ pub(crate) struct Device {
 impl Device {
     /// What was counted after `before`.
     pub(crate) fn since(self, before: Self) -> Self {
-        self.with(before, u64::saturating_sub)
+        let since = self.with(before, u64::saturating_sub);
+        let of_now = |(since, now): (Engine, Engine)| since.with_now(now);
+        Self { engine: since.engine.zip(self.engine).map(of_now), ..since }
     }
 
     /// With what NVM has counted in the end, when its volume was closed, since `before`.
@@ -334,6 +350,9 @@ mod tests {
         assert_eq!((device.device_bytes, device.device_flushes), (Some(8192), Some(2)));
         assert_eq!((device.nvm_bytes, device.fuse_requests), (Some(0), Some(7)));
         assert_eq!(device.engine, Some(Engine { commits: 1, ..Engine::default() }));
+        let bound = |bytes| Device::of_info(&json!({"counters": {"commits": 7, "dirty_bound": bytes}}));
+        let since = bound(5).since(bound(9)).engine.unwrap();
+        assert_eq!((since.commits, since.dirty_bound), (0, 5), "it is what it is now");
         let twice = device.with(device, u64::saturating_add);
         assert_eq!(twice.engine.map(|engine| engine.commits), Some(2));
     }

@@ -337,8 +337,9 @@ pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
     let shares = Shares::of(options.cache_bytes);
     Config {
         commit_interval: options.commit_seconds(),
-        dirty_bytes: options.dirty_bytes.min(shares.most_dirty),
-        kept_bytes: options.kept_bytes.unwrap_or(options.dirty_bytes).min(shares.most_dirty),
+        dirty_bytes: options.dirty().min(shares.most_dirty),
+        kept_bytes: options.kept_bytes.map(|bytes| bytes.min(shares.most_dirty)),
+        drains: options.drains,
         cache_bytes: shares.live as usize,
         pending_bytes: shares.pending,
         journaled_data: data == DataMode::Journal,

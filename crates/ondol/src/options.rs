@@ -3,6 +3,7 @@
 use crate::bucket::Durable;
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
+use ondol_journal::Drains;
 use ondol_medium::NvmModel;
 use ondol_volume::{Atime, DataMode, Fsync, OnError};
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ mod parse;
 mod store;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use parse::{BUCKET_OPTION_NAMES, OPTION_NAMES, parse_size};
 
@@ -32,8 +34,11 @@ pub struct Options {
     pub(crate) one_lock: bool,
     pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
-    pub(crate) dirty_bytes: u64,
+    /// `None`: [`Options::dirty`].
+    pub(crate) dirty_bytes: Option<u64>,
+    /// For tests.
     pub(crate) kept_bytes: Option<u64>,
+    pub(crate) drains: Option<Drains>,
     pub(crate) cache_bytes: u64,
     /// What `cache_bytes` gives unless it is set.
     pub(crate) cached_inodes: Option<usize>,
@@ -89,8 +94,9 @@ impl Default for Options {
             one_lock: false,
             on_error: None,
             commit_seconds: None,
-            dirty_bytes: 32 << 20,
+            dirty_bytes: None,
             kept_bytes: None,
+            drains: None,
             cache_bytes: 128 << 20,
             cached_inodes: None,
             atime: None,
@@ -256,7 +262,7 @@ impl Options {
     /// kernel's to change.
     pub(crate) fn fixed(&self) -> String {
         let (data, on_error) = (self.data.unwrap_or_default().name(), self.on_error.unwrap_or_default().name());
-        let (commit, dirty, cache) = (self.commit_seconds(), self.dirty_bytes, self.cache_bytes);
+        let (commit, dirty, cache) = (self.commit_seconds(), self.dirty(), self.cache_bytes);
         let (journal, fsync) = (self.journal.unwrap_or_default().name(), self.fsync.name());
         let mut text = format!(
             "data={data},journal={journal},fsync={fsync},errors={on_error},commit={commit},dirty={dirty},cache={cache}"
@@ -389,13 +395,6 @@ impl Options {
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
-        self
-    }
-
-    /// Begins to drain data that waits to be written when it has come to `bytes` bytes. The option `dirty=` takes 64 KiB or more.
-    #[must_use]
-    pub fn with_dirty(mut self, bytes: u64) -> Self {
-        self.dirty_bytes = bytes;
         self
     }
 

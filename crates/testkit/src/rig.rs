@@ -198,7 +198,8 @@ impl Setup {
         Config {
             commit_interval: 5,
             dirty_bytes,
-            kept_bytes: dirty_bytes / 4,
+            kept_bytes: Some(dirty_bytes / 4),
+            drains: None,
             cache_bytes: self.cache_bytes,
             pending_bytes: 8 << 20,
             journaled_data: self.journals_data(),

@@ -41,7 +41,7 @@ fn header(path: &Path) -> BTreeMap<String, String> {
 
 /// Makes the same volume with both programs: ours must be clean and say the same of itself.
 fn compare(size: u64, block_size: Option<u32>, list: &str, more: &[&str], inodes: Option<u32>) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::common::directory();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     let what = format!("{size} bytes, block size {block_size:?}, -O {list}");
     let mut options = options();
@@ -137,7 +137,7 @@ fn inode_counts_match_mke2fs() {
         compare(200 * MIB, None, "", &["-N", &inodes.to_string()], Some(inodes));
     }
     // So many inodes that groups must shrink; the journal's place, and with it the free count, is then our own.
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::common::directory();
     let path = dir.path().join("image");
     let mut options = options();
     options.block_size = Some(1024);
@@ -153,7 +153,7 @@ fn garbage_below_does_not_matter() {
     if !have("e2fsck") {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::common::directory();
     let path = dir.path().join("image");
     for (size, block_size) in [(40 * MIB, 1024), (64 * MIB, 4096)] {
         let file = crate::common::sparse(&path, size);
@@ -177,7 +177,7 @@ fn label_owner_and_journal_are_as_asked() {
     if !have("debugfs") {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::common::directory();
     let path = dir.path().join("image");
     let mut options = options();
     options.label = b"sixteen letters!".to_vec();

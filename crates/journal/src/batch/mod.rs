@@ -327,6 +327,7 @@ impl Engine for BatchEngine {
         stats.handles = self.core.handles.load(Relaxed);
         stats.dead_blocks = self.core.running.dead();
         self.core.measure(&mut stats);
+        stats.dirty_bound = self.core.config.dirty_bytes;
         stats
     }
 }

@@ -28,6 +28,7 @@ pub(crate) use log::{LogFormat, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
+use crate::bound::{Bound, Drains};
 use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::in_place::InPlace;
@@ -53,10 +54,12 @@ use turn::Turns;
 pub struct Config {
     /// Seconds after which a running transaction is committed without anybody asking (`commit=`).
     pub commit_interval: u64,
-    /// Bytes of file data that may be dirty before a commit is started (`dirty=`).
+    /// Bytes that may wait before a commit is started, or before they are written home, however fast the disk is (`dirty=`).
     pub dirty_bytes: u64,
-    /// Bytes of new data that may wait for their commit before they are written home.
-    pub kept_bytes: u64,
+    /// Bytes of new data that may wait for their commit before they are written home; `None`: what the disk drains in a stated time, which then bounds all that waits.
+    pub kept_bytes: Option<u64>,
+    /// What that is for tests; `None`: it is measured.
+    pub drains: Option<Drains>,
     /// Bytes of the block cache. Blocks of transactions that are not committed are among them: operations wait rather than bring more.
     pub cache_bytes: usize,
     /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
@@ -93,6 +96,7 @@ pub(crate) struct Core {
     log: Box<dyn LogFormat>,
     running: Running,
     space: Space,
+    bound: Bound,
     pending: Mutex<Pending>,
     turns: Turns,
     /// The newest durable transaction, by its number.
@@ -152,6 +156,7 @@ impl BlockEngine {
             log,
             running: Running::new(first),
             space,
+            bound: Bound::new(config.dirty_bytes, config.kept_bytes, config.drains),
             pending: Mutex::default(),
             turns: Turns::default(),
             durable: AtomicU64::new(first.0 - 1),
@@ -214,6 +219,12 @@ impl Core {
 
     fn byte_offset(&self, block: u64) -> u64 {
         block * self.block_size as u64
+    }
+
+    /// Has `work` write so many bytes of what has waited, or flush them: how fast that goes bounds what waits. A checkpoint that is at work beside it makes it slower, and by
+    /// itself tells nothing.
+    fn writes<T>(&self, bytes: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.bound.during(&*self.env, bytes as u64, work)
     }
 }
 
@@ -290,7 +301,7 @@ impl Engine for BlockEngine {
         if self.core.running_is_large() {
             self.core.bells.committer.ring();
         }
-        if self.core.much_waits(8) {
+        if self.core.much_waits() {
             self.core.bells.flusher.ring();
         }
         published.tid
@@ -299,7 +310,7 @@ impl Engine for BlockEngine {
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         self.core.check_alive()?;
         let core = &self.core;
-        let dirty = core.in_place.write(bytes.len(), || {
+        let write = || {
             let began = core.log.measures_writes(bytes.len()).then(|| core.env.monotonic_ns());
             let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
             if let Some(began) = began {
@@ -308,8 +319,9 @@ impl Engine for BlockEngine {
             let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
             self.cache.drop_clean(block..block + blocks);
             Ok(written?)
-        })?;
-        if dirty >= core.config.dirty_bytes {
+        };
+        let dirty = core.in_place.write(bytes.len(), || core.writes(bytes.len(), write))?;
+        if dirty >= core.bound.dirty() {
             core.bells.flusher.ring();
         }
         Ok(())
@@ -418,6 +430,7 @@ impl Engine for BlockEngine {
         stats.ring_blocks = self.core.log.area().ring_blocks();
         stats.used_blocks = self.core.space.used();
         self.core.measure(&mut stats);
+        (stats.dirty_bound, stats.drain_rate) = (self.core.bound.dirty(), self.core.bound.rate());
         self.core.log.count(&mut stats);
         stats
     }

@@ -108,15 +108,20 @@ impl Runs<Arc<Buf>> {
 }
 
 impl Core {
-    /// More new data waits for its way home than `parts` eighths of what may.
-    pub(super) fn much_waits(&self, parts: u64) -> bool {
+    /// More new data waits for its way home than so many bytes.
+    fn waits_more_than(&self, bytes: u64) -> bool {
         let waiting = self.running.waiting() + self.committing.blocks();
-        waiting * self.block_size as u64 * 8 > self.config.kept_bytes * parts
+        waiting * self.block_size as u64 > bytes
+    }
+
+    /// So much that the background should write.
+    pub(super) fn much_waits(&self) -> bool {
+        self.waits_more_than(self.bound.early())
     }
 
     /// Lends a hand if much new data waits for its way home: one run of it.
     pub(super) fn stage_some(&self) -> Result<()> {
-        if self.much_waits(8) {
+        if self.waits_more_than(self.bound.kept()) {
             self.stage_one()?;
         }
         Ok(())
@@ -124,12 +129,13 @@ impl Core {
 
     /// Writes new data home until an eighth less waits than may. False: so little waits.
     pub(super) fn stage_much(&self) -> Result<bool> {
-        if !self.much_waits(8) {
+        let most = self.bound.early();
+        if !self.waits_more_than(most) {
             return Ok(false);
         }
         self.check_alive()?;
-        let eighth = self.config.kept_bytes as usize / 8 / self.block_size;
-        while self.much_waits(7) && self.write_early(eighth.max(1))? {}
+        let eighth = most as usize / 8 / self.block_size;
+        while self.waits_more_than(most / 8 * 7) && self.write_early(eighth.max(1))? {}
         Ok(true)
     }
 
@@ -163,7 +169,7 @@ impl Core {
             return self.write_data_runs(images);
         }
         let dirty = self.in_place.write(images.len() * self.block_size, || self.write_data_runs(images))?;
-        if dirty >= self.config.dirty_bytes {
+        if dirty >= self.bound.dirty() {
             self.bells.flusher.ring();
         }
         Ok(())
@@ -171,7 +177,7 @@ impl Core {
 
     fn write_data_runs(&self, images: &[(u64, Block)]) -> Result<()> {
         self.data_runs.fetch_add(runs(images).count() as u64, Relaxed);
-        write_runs(&*self.store, self.block_size, images)
+        self.writes(images.len() * self.block_size, || write_runs(&*self.store, self.block_size, images))
     }
 
     /// Whether a transaction that is not gone from the log has a block of `extent`.

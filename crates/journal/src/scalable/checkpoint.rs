@@ -61,13 +61,18 @@ impl Core {
 
     /// Writes the oldest of what is committed home; or waits for whoever is at it, which is as good for who wants room. False: there is nothing, or nothing yet.
     pub(super) fn checkpoint(&self) -> Result<bool> {
+        self.checkpoint_of(self.slice())
+    }
+
+    /// The same, of so many lines.
+    fn checkpoint_of(&self, slice: u64) -> Result<bool> {
         let Some(turn) = self.turns.take() else { return Ok(true) };
         self.check_alive()?;
         let began = self.env.monotonic_ns();
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
         reach::hit_if(reach::is_on() && self.log.newest().is_some(), Place::CheckpointBeforeCommit);
-        let (slice, tried) = (self.slice(), self.tried.load(Relaxed));
+        let tried = self.tried.load(Relaxed);
         // One that failed may have left derived values in blocks that are to go home with others of it.
         let wants = |last: &&Committed| last.commit - first < slice || last.commit < tried;
         while let Some(next) = batches.last().filter(wants).and_then(|last| self.log.batch_after(last)) {
@@ -76,17 +81,19 @@ impl Core {
         let done = self.bring_home(&mut batches);
         self.freed.end_checkpoint();
         done?;
-        self.pace.took(end_of(&batches) + 1 - first, self.env.monotonic_ns() - began, self.most());
+        if slice <= self.slice() {
+            self.pace.took(end_of(&batches) + 1 - first, self.env.monotonic_ns() - began, self.most());
+        }
         self.see_whether_full();
         turn.done();
         self.release_freed();
         Ok(true)
     }
 
-    /// Until the log is empty.
+    /// Until the log is empty. Nobody waits for a part of it, so each takes as much as it may: what changes all the time is written less often.
     pub(super) fn checkpoint_everything(&self) -> Result<()> {
         while self.log.tail() < self.log.durable() {
-            if !self.checkpoint()? {
+            if !self.checkpoint_of(self.most())? {
                 thread::yield_now();
             }
         }

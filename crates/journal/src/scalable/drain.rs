@@ -8,16 +8,25 @@ use crate::contract::Tid;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 
-/// So great a part of what may be dirty waits at most before it goes home.
-const PARTS: u64 = 4;
+/// So great a part of the memory for blocks that are not home may wait, however fast home is, and of the pages: each that waits has one.
+const PARTS: u64 = 2;
 
 impl Core {
-    /// Whether much waits: `times` what should.
-    pub(super) fn much_waits(&self, times: u64) -> bool {
+    /// Whether so much waits that the background should bring it home; or twice as much as may.
+    pub(super) fn much_waits(&self, flooded: bool) -> bool {
         let Some(pages) = &self.pages else { return false };
         let all = pages.area().pages(self.block_size) as u64 * self.block_size as u64;
-        let most = (self.config.dirty_bytes / PARTS).min(self.config.pending_bytes / PARTS).min(all / 2);
-        pages.waiting() >= times * most.max(self.block_size as u64)
+        let most = self.bound.kept().min(self.config.pending_bytes / PARTS).min(all / PARTS);
+        let most = most.max(self.block_size as u64);
+        let early = most.min(self.bound.early()).max(self.block_size as u64);
+        pages.waiting() >= if flooded { 2 * most } else { early }
+    }
+
+    /// Whether blocks that are not home take more memory than this, without what waits: no checkpoint brings that home.
+    pub(super) fn holds_more_than(&self, bytes: u64) -> bool {
+        let held = self.dirty.bytes(self.block_size);
+        let waiting = || self.pages.as_ref().map_or(0, Pages::waiting);
+        held > bytes && held.saturating_sub(waiting()) > bytes
     }
 
     /// Commits `tid`, what waits being home before that: nobody needs it soon. While a checkpoint is at work, it is waited for, or all of it stays for the commit to store. Returns how many blocks have gone home.
@@ -26,6 +35,7 @@ impl Core {
         let mut home = 0;
         if let Some(pages) = &self.pages {
             pages.somebody_syncs(false);
+            self.bound.next(&*self.env, pages.is_quiet());
             home = self.drain(pages, waits);
         }
         self.wait(tid)?;
@@ -44,7 +54,8 @@ impl Core {
         }
         self.freed.hold();
         let waiting = pages.to_bring_home();
-        let home = match self.write_waiting(&pages::images(&waiting)) {
+        let bytes = (waiting.len() * self.block_size) as u64;
+        let home = match self.bound.during(&*self.env, bytes, || self.write_waiting(&pages::images(&waiting))) {
             Ok(()) => {
                 reach::hit(Place::WaitingHome);
                 pages.are_home(&waiting, |block, image| self.let_go(block, Some(image), None));

@@ -9,6 +9,7 @@ use super::turn::Turns;
 use super::waiting_since::WaitingSince;
 use super::{AtHome, Core, Dirty, Failing, record};
 use crate::block_engine::{Config, IN_PLACE};
+use crate::bound::Bound;
 use crate::cache::Cache;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::in_place::InPlace;
@@ -79,6 +80,7 @@ impl ScalableEngine {
             client,
             env,
             config,
+            bound: Bound::new(config.dirty_bytes, config.kept_bytes, config.drains),
             dirty,
             freed: Freed::default(),
             counters: std::array::from_fn(|_| Mutex::default()),
@@ -262,6 +264,8 @@ impl Engine for ScalableEngine {
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
         EngineStats {
+            dirty_bound: self.core.bound.dirty(),
+            drain_rate: self.core.bound.rate(),
             uncommitted_bytes: self.core.log.uncommitted() * ondol_nvm_log::LINE,
             uncommitted_ns: self.core.uncommitted_ns().unwrap_or(0),
             unflushed_bytes: self.core.in_place.not_durable(),

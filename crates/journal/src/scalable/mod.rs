@@ -38,6 +38,7 @@ pub use recover::{Replayed, changed, recover};
 
 use crate::Block;
 use crate::block_engine::Config;
+use crate::bound::Bound;
 use crate::cache::{Buf, Cache, Closed, Home};
 use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
 use crate::handle::{Base, Staged};
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     client: Arc<dyn Client>,
     env: Arc<dyn Env>,
     config: Config,
+    bound: Bound,
     dirty: Arc<Dirty>,
     freed: Freed,
     counters: [Mutex<()>; COUNTERS],
@@ -113,7 +115,7 @@ pub(crate) struct Core {
     data_runs: Striped,
     /// More memory is pinned than the cache allows.
     is_full: AtomicBool,
-    /// Twice as much waits as should.
+    /// Twice as much waits as may.
     is_flooded: AtomicBool,
     waiting_since: WaitingSince,
 }
@@ -200,7 +202,7 @@ impl Core {
 
     /// So many bytes wait for a flush.
     fn is_dirty(&self, bytes: u64) {
-        if bytes >= self.config.dirty_bytes {
+        if bytes >= self.bound.dirty() {
             self.bells.flusher.ring();
         }
     }
@@ -295,7 +297,7 @@ impl Core {
             reach::hit(Place::ForegroundDrain);
             let home = self.commit_late(self.tid(), true)?;
             self.stats.lock().staged_early_blocks += home;
-            self.is_flooded.store(self.much_waits(2), Relaxed);
+            self.is_flooded.store(self.much_waits(true), Relaxed);
         }
         if !self.is_full.load(Relaxed) || !self.see_whether_full() {
             return Ok(());
@@ -314,10 +316,10 @@ impl Core {
 
     /// Whether there is something to do for the steps.
     fn look(&self) {
-        if self.much_is_uncommitted() || self.much_waits(1) {
+        if self.much_is_uncommitted() || self.much_waits(false) {
             self.bells.committer.ring();
         }
-        self.is_flooded.store(self.much_waits(2), Relaxed);
+        self.is_flooded.store(self.much_waits(true), Relaxed);
         if self.is_crowded(2) {
             self.bells.checkpointer.ring();
         }
@@ -332,7 +334,7 @@ impl Core {
     fn is_crowded(&self, part: u64) -> bool {
         let log = self.log.stats();
         log.used > log.capacity / part
-            || self.dirty.bytes(self.block_size) > self.config.pending_bytes / part
+            || self.holds_more_than(self.config.pending_bytes / part)
             || self.home_pages.as_ref().is_some_and(|home| home.are_scarce(part))
     }
 

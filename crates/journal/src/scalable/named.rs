@@ -123,8 +123,10 @@ impl Core {
             new.map(|(n, block)| (block.buf.block, whole(block, arena, self.block_size), n)).collect();
         images.sort_unstable_by_key(|(block, ..)| *block);
         let home: Vec<(u64, Block)> = images.iter().map(|(block, image, _)| (*block, image.clone())).collect();
+        let bytes = home.len() * self.block_size;
         let write = || write_runs(&*self.store, self.block_size, &home);
-        let dirty = match self.in_place.write_or_leave(home.len() * self.block_size, write) {
+        let timed = || self.bound.during(&*self.env, bytes as u64, write);
+        let dirty = match self.in_place.write_or_leave(bytes, timed) {
             Ok(dirty) => dirty,
             Err(e) => {
                 drop(self.home_fails(e));

@@ -24,8 +24,9 @@ use std::collections::HashSet;
 
 const SHARDS: usize = 16;
 
-/// So great a part of what may be dirty one thread may have stored at once since the last commit; what is more waits.
+/// So great a part of what may be dirty one thread may have stored at once since the last commit, and no more than so many bytes; what is more waits.
 const AT_ONCE: u64 = 32;
+const MOST_AT_ONCE: u64 = 1 << 20;
 
 /// The number of a page that there is not: home alone has the contents.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -104,7 +105,7 @@ impl Pages {
             *shard.free.lock() = (per_shard * n..pages.min(per_shard * (n + 1))).rev().collect();
         }
         let states = (0..pages).map(|_| AtomicU8::new(FREE)).collect();
-        let at_once = dirty_bytes / AT_ONCE;
+        let at_once = (dirty_bytes / AT_ONCE).min(MOST_AT_ONCE);
         Self { area: area.clone(), block_size, states, shards, per_shard, at_once, unawaited: AtomicU32::new(0) }
     }
 

@@ -47,7 +47,7 @@ impl Step for Committer {
             0
         });
         let is_old = Duration::from_nanos(age).as_secs() >= core.config.commit_interval;
-        if !is_old && !core.much_is_uncommitted() && !core.much_waits(1) {
+        if !is_old && !core.much_is_uncommitted() && !core.much_waits(false) {
             return Ok(Progress::Idle);
         }
         reach::hit(Place::TimerCommit);
@@ -73,7 +73,7 @@ impl Step for Flusher {
 
     fn step(&self) -> Result<Progress> {
         let core = &self.0;
-        if core.in_place.bytes() < core.config.dirty_bytes {
+        if core.in_place.bytes() < core.bound.dirty() {
             return Ok(Progress::Idle);
         }
         core.check_alive()?;

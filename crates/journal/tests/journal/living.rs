@@ -166,7 +166,7 @@ fn promises_come_back_once() {
 #[test]
 fn data_that_was_home_and_dies_is_not_counted_twice() {
     let rig = Compressed { zeroing: false };
-    let b = bench_with(&rig, Config { kept_bytes: 40 * BLOCK as u64, ..config() });
+    let b = bench_with(&rig, Config { kept_bytes: Some(40 * BLOCK as u64), ..config() });
     let run = HOME + 10..HOME + 10 + RUN;
     born(&b, run.clone());
     // It has been brought home by whoever begins this handle; one block of it changes, and a part dies.

@@ -1,6 +1,7 @@
 //! The engines through their contract, with the power cut everywhere.
 
 mod batch;
+mod bounded;
 mod classic;
 mod compressed;
 mod contract;

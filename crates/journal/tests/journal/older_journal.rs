@@ -182,7 +182,8 @@ fn a_new_journal_does_not_replay_an_older_one() {
     let config = Config {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
-        kept_bytes: 1 << 20,
+        kept_bytes: Some(1 << 20),
+        drains: None,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,

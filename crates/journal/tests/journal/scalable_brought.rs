@@ -21,7 +21,8 @@ fn quiet(b: &Bench) {
 
 /// Nobody has synced for long, and there is more new data than goes home: operations write it there themselves, without pages, and a commit flushes it first.
 fn brought_home() -> Bench {
-    let b = bench_with(&USUAL, Config { dirty_bytes: 16 * BLOCK as u64, ..config() });
+    let b =
+        bench_with(&USUAL, Config { dirty_bytes: 16 * BLOCK as u64, kept_bytes: Some(4 * BLOCK as u64), ..config() });
     quiet(&b);
     // Others have brought much.
     allocate(&b, DATA + 100, 12, 3);

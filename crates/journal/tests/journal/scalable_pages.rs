@@ -326,7 +326,8 @@ fn what_waits_is_right_whatever_happens_beside_it() {
 pub(crate) fn beside_others(before: impl Fn(&Bench)) {
     let mut steps = 300;
     for n in 0..100 {
-        let b = Arc::new(bench_with(&Scalable(256 << 10, 16 << 10), Config { pending_bytes: 16 << 10, ..config() }));
+        let config = Config { pending_bytes: 16 << 10, kept_bytes: Some(4 << 10), ..config() };
+        let b = Arc::new(bench_with(&Scalable(256 << 10, 16 << 10), config));
         before(&b);
         let writer = b.clone();
         let writes: Task = Box::new(move || {
@@ -368,7 +369,8 @@ fn checkpointer(b: &Bench) -> Arc<dyn ondol_env::Step<Error = JournalError>> {
 /// What waited is home and was changed since; a checkpoint brings the change home and fails then. The next one finds more there than the first record says, which is no damage.
 #[test]
 fn a_checkpoint_that_failed_half_way_is_done_again() {
-    let b = bench_with(&USUAL, Config { pending_bytes: 16 * BLOCK as u64, ..config() });
+    let (pending_bytes, kept_bytes) = (16 * BLOCK as u64, Some(4 * BLOCK as u64));
+    let b = bench_with(&USUAL, Config { pending_bytes, kept_bytes, ..config() });
     nobody_syncs(&b);
     allocate(&b, DATA, 10, 9);
     let change = |at: usize, byte: u8| {

@@ -1,13 +1,15 @@
-//! Checkpoints of engine `scalable` by several threads, which claim records, images and writes.
+//! Engine `scalable`: checkpoints by several threads, which claim records, images and writes; and threads that free blocks beside each other.
 
-use crate::contract::{BLOCK, Bench, Ground, HOME, META, Rig, SUMMED, bench_with, config, sum};
+use crate::contract::{BLOCK, Bench, Ground, HOME, META, Rig, SUMMED, bench, bench_with, byte_at, config, sum};
 use crate::scalable::{Scalable, USUAL, one_slice};
 use ondol_block::BlockStore;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Timestamp};
 use ondol_journal::thresholds::WORTH_THREADS;
 use ondol_journal::{Config, Engine, Extent};
 use ondol_medium::Pool;
+use ondol_testkit::schedule::{Schedule, Task};
 use std::time::Duration;
 
 /// On a machine with so many processors.
@@ -114,4 +116,54 @@ fn several_threads_bring_home_what_one_does() {
     for threads in [2, 4] {
         assert!(home_after_one(threads) == one, "{threads} threads");
     }
+}
+
+/// One thread frees blocks while another frees, syncs, and gives a block that it has freed to a next owner, whose data goes home past the log. A checkpoint then takes what the
+/// first owner had. Returns the interleavings in which that came over the next owner's data, and how many of them had one.
+fn freed_beside_another_freeing(interleavings: u64) -> (Vec<u64>, u64) {
+    let (mut lost, mut owned, mut steps) = (Vec::new(), 0, 100);
+    for n in 0..interleavings {
+        let b = Arc::new(bench(&Scalable(64 << 10, 16 << 10)));
+        let free = |b: &Bench, block: u64| {
+            let mut h = b.handle(1);
+            h.free(Extent { start: block, len: 1 }, META);
+            h.close();
+        };
+        (0..2).for_each(|i| b.fill(HOME + i, 5));
+        b.sync();
+        for i in 0..30 {
+            b.fill(HOME + 10 + i % 20, 1);
+            b.sync();
+        }
+        let other = b.clone();
+        let frees: Task = Box::new(move || free(&other, HOME + 1));
+        let owner = b.clone();
+        let owns: Task = Box::new(move || {
+            free(&owner, HOME);
+            owner.sync();
+            if owner.client.released.lock().iter().any(|extent| extent.start == HOME) {
+                assert!(owner.engine.pass_new_data(HOME, &[7; BLOCK]).unwrap());
+            }
+        });
+        let schedule = Schedule::fitted(steps, n);
+        steps = schedule.run(vec![frees, owns]).unwrap().steps;
+        if byte_at(&*b.store, HOME) != 7 {
+            continue;
+        }
+        owned += 1;
+        b.sync();
+        one_slice(&b);
+        if byte_at(&*b.store, HOME) != 7 {
+            lost.push(n);
+        }
+    }
+    (lost, owned)
+}
+
+#[test]
+fn what_is_released_late_hides_no_next_owner() {
+    let (lost, owned) = freed_beside_another_freeing(1_000);
+    assert!(lost.is_empty() && owned > 100, "lost in {lost:?} of {owned}");
+    let _planted = plant::set(Some(Defect::OlderRelease)).unwrap();
+    assert!(!freed_beside_another_freeing(1_000).0.is_empty());
 }

@@ -13,7 +13,7 @@ const COMPRESSED: Compressed = Compressed { zeroing: false };
 /// An engine that lets so many blocks of new data wait.
 fn waiting(blocks: u64) -> Bench {
     let bytes = blocks * BLOCK as u64;
-    bench_with(&COMPRESSED, Config { dirty_bytes: bytes, kept_bytes: bytes, cache_bytes: 0, ..config() })
+    bench_with(&COMPRESSED, Config { dirty_bytes: bytes, kept_bytes: Some(bytes), cache_bytes: 0, ..config() })
 }
 
 /// Where run `n` of so many blocks lies.
@@ -139,7 +139,7 @@ fn a_unit_does_not_name_what_it_frees() {
 
 /// Engine `classic` as in `ordered`, whose commits write new data home.
 fn keeping(kept: u64) -> Bench {
-    let kept_bytes = kept * BLOCK as u64;
+    let kept_bytes = Some(kept * BLOCK as u64);
     bench_with(&Classic, Config { journaled_data: false, kept_bytes, ..config() })
 }
 

@@ -13,7 +13,7 @@ pub(crate) const TRACED: &str = "traced";
 /// Operations of each thread before it is traced, and while it is.
 const BEFORE: usize = 300;
 /// See [`BEFORE`].
-pub(crate) const COUNTED: usize = 8;
+pub(crate) const COUNTED: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {

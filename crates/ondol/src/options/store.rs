@@ -10,13 +10,6 @@ use std::time::Duration;
 const DISK_CACHE: u64 = 1 << 30;
 
 impl Options {
-    /// Lets `bytes` bytes of new data wait for their commit before they are written home, instead of as many as may be dirty. For tests.
-    #[must_use]
-    pub fn with_kept(mut self, bytes: u64) -> Self {
-        self.kept_bytes = Some(bytes);
-        self
-    }
-
     /// Adds what holds as long as a volume is open ([`Options::fixed`]).
     pub(super) fn fix_store(&self, text: &mut String) {
         *text += &self.durable.map_or_else(String::new, |durable| format!(",durable={}", durable.name()));

@@ -7,7 +7,7 @@ fn later_options_win_and_ext4_words_keep_their_meaning() {
     let o = Options::parse("data=journal,ro,rw,commit=0,dirty=1M,errors=continue,noload,noatime").unwrap();
     assert_eq!(
         (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
-        (Some(DataMode::Journal), false, Some(5), 1 << 20)
+        (Some(DataMode::Journal), false, Some(5), Some(1 << 20))
     );
     assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(Atime::Never)));
 }

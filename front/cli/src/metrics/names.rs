@@ -88,6 +88,8 @@ pub(crate) const NAMES: &[Name] = &[
     counter("foreground_commits", "ondol_stall_commits_total", "Commits that an operation had to do itself to get journal space."),
     counter("foreground_checkpoints", "ondol_stall_checkpoints_total", "Checkpoints that made an operation wait."),
     seconds("stall_ns", "ondol_stall_seconds_total", "Time that operations waited for journal space, or for memory that a checkpoint frees."),
+    gauge("dirty_bound", "ondol_dirty_bound_bytes", "Bytes that may wait before they are written: what the medium drains in a stated time, within limits."),
+    gauge("drain_rate", "ondol_drain_bytes_per_second", "Bytes that the medium drains in a second, as measured; 0 while that is not known."),
     gauge("uncommitted_bytes", "ondol_uncommitted_bytes", "Bytes of blocks, or of log records, that no commit has made durable."),
     Name { counter: "uncommitted_ns", metric: "ondol_uncommitted_age_seconds", kind: Kind::Gauge, unit: Unit::Nanoseconds, help: "How long the oldest of what no commit has made durable has waited." },
     gauge("unflushed_bytes", "ondol_unflushed_bytes", "Bytes of file data written in place that no flush covers."),

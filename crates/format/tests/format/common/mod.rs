@@ -78,3 +78,13 @@ pub(crate) fn assert_clean(path: &Path, what: &str) {
     let (code, text) = run("e2fsck", &["-fn", path.to_str().unwrap()]);
     assert_eq!(code, 0, "{what}:\n{text}");
 }
+
+/// So much memory the largest images take, and what the system has beside them.
+const ROOM: u64 = 2 << 30;
+
+/// A directory in memory, where a huge sparse image costs no seeks, or else where temporary files live.
+pub(crate) fn directory() -> tempfile::TempDir {
+    let memory = "/dev/shm";
+    let has_room = rustix::fs::statvfs(memory).is_ok_and(|now| now.f_bavail * now.f_frsize >= ROOM);
+    if has_room { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}

@@ -29,7 +29,7 @@ pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
 
 /// The same where each long run is more than may wait: the next handle writes it home, and its transaction changes it afterwards.
 pub(crate) fn new_data_that_goes_home_early_is_there_when_it_is_named(rig: &dyn Rig) {
-    let (stats, _) = write_new_data(rig, Config { kept_bytes: 48 << 10, ..config() });
+    let (stats, _) = write_new_data(rig, Config { kept_bytes: Some(48 << 10), ..config() });
     assert!(stats.staged_blocks == 0 || stats.staged_early_blocks > 0 && stats.data_runs > 0, "{stats:?}");
 }
 

@@ -162,7 +162,8 @@ pub(crate) fn config() -> Config {
     Config {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
-        kept_bytes: 1 << 20,
+        kept_bytes: Some(1 << 20),
+        drains: None,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,
