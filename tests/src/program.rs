@@ -21,7 +21,10 @@ fn find() -> Result<PathBuf, String> {
     // Under cargo: of this very source, as the tests of the whole workspace build it. With other features all of it would be compiled once more.
     if let Some(cargo) = std::env::var_os("CARGO") {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let built = Command::new(cargo).args(["test", "-q", "--workspace", "--no-run", "--test", "program"]).current_dir(root).status();
+        let built = Command::new(cargo)
+            .args(["test", "-q", "--workspace", "--no-run", "--test", "program"])
+            .current_dir(root)
+            .status();
         if !built.is_ok_and(|status| status.success()) {
             return Err("the program cannot be built".into());
         }
