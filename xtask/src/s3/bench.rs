@@ -116,11 +116,8 @@ impl Bench<'_> {
             let _ = self.curl(&urls.iter().map(|url| vec!["-H", NO_BODY, "-X", "DELETE", url]).collect::<Vec<_>>());
             let request = |url| {
                 let own = more.into_iter().flat_map(|header| ["-H", header]);
-                ["-H", "If-None-Match: *", "-H", &sum, "-T"]
-                    .into_iter()
-                    .chain(own)
-                    .chain([path(&small).unwrap_or_default(), url])
-                    .collect()
+                let all = ["-H", "If-None-Match: *", "-H", &sum];
+                all.into_iter().chain(own).chain(["-T", path(&small).unwrap_or_default(), url]).collect()
             };
             let puts: Vec<Vec<&str>> = urls.iter().map(|url| request(url)).collect();
             figures.add(name, "ms", middle(self.curl(&puts)?) * 1000.0);
@@ -142,7 +139,8 @@ impl Bench<'_> {
         let output = command.stdout(Stdio::null()).output().map_err(|e| format!("curl: {e}"))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
-            return Err(format!("curl failed: {}", text.lines().last().unwrap_or_default()));
+            let said: Vec<&str> = text.lines().filter(|line| line.parse::<f64>().is_err()).collect();
+            return Err(format!("curl ended with {}: {}", output.status, said.join("; ")));
         }
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
