@@ -89,7 +89,6 @@ const OWN: &str = "Filebench's own set of files and threads";
 const OWN_FIFTH: &str = "a fifth of Filebench's own files, its own threads";
 const OWN_TENTH: &str = "a tenth of Filebench's own files, its own threads";
 const PAPERS: &str = "the paper's 10,000 files in 25,000 directories";
-const PAPERS_FIFTH: &str = "a fifth of the paper's files, 2,000 directories";
 const PAPERS_TENTH: &str = "a tenth of the paper's files, 1,000 directories";
 const PAPERS_TWENTIETH: &str = "a twentieth of the paper's files, 500 directories";
 
@@ -137,8 +136,8 @@ const POSTMARK: Panel = Panel {
 const POSTMARK_FSYNC: Panel = Panel {
     workload: "postmark with fsync",
     params: &["fsync=create"],
-    full: size(20_000, &[], PAPERS),
-    quick: size(2_000, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
+    full: size(2_500, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
+    quick: size(800, &["files=400", "subdirs=400"], "a twenty-fifth of the paper's files, 400 directories"),
     why: POSTMARK_FSYNC_WHY,
     ..POSTMARK
 };
@@ -150,7 +149,7 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[1, 5],
         device: "hdd",
-        full: size(20_000, &[], OWN),
+        full: size(6_000, &[], OWN),
         quick: size(1_500, &[], OWN),
         fill: HDD,
         paper: paper("4.5", 107.0),
@@ -159,7 +158,7 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[1, 5],
         device: "hdd",
-        full: size(30_000, &[], OWN),
+        full: size(6_000, &["files=2000"], OWN_FIFTH),
         quick: size(3_000, &["files=1000"], OWN_TENTH),
         fill: HDD,
         paper: paper("10.6", 109_000.0),
@@ -170,6 +169,7 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[7],
         device: "hdd",
+        full: size(8_000, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
         quick: size(3_000, &["files=500", "subdirs=500"], PAPERS_TWENTIETH),
         fill: HDD,
         paper: paper("1.0", 169.0),
@@ -178,7 +178,7 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[7],
         device: "hdd",
-        full: size(6_000, &["files=2000", "subdirs=2000"], PAPERS_FIFTH),
+        full: size(1_200, &["files=500", "subdirs=500"], PAPERS_TWENTIETH),
         quick: size(400, &["files=200", "subdirs=200"], "a fiftieth of the paper's files, 200 directories"),
         fill: HDD,
         paper: paper("1.0", 169.0),

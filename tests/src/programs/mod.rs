@@ -17,6 +17,8 @@ use std::str::FromStr;
 pub enum Target {
     /// A mount by Ondol with this data mode; or with engine `compressed`, in `data=journal` or, as `compressed-ordered`, the other.
     Ondol(String),
+    /// A mount by Ondol of a volume in object storage, which is a directory of this machine.
+    Bucket,
     /// A loop mount by the kernel's ext4 with its defaults.
     Kernel,
 }
@@ -25,6 +27,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ondol(data) => write!(f, "{data}"),
+            Self::Bucket => write!(f, "bucket"),
             Self::Kernel => write!(f, "kernel"),
         }
     }
@@ -36,10 +39,13 @@ impl FromStr for Target {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "kernel" => Ok(Self::Kernel),
+            "bucket" => Ok(Self::Bucket),
             "journal" | "ordered" | "writeback" | "compressed" | "compressed-ordered" => {
                 Ok(Self::Ondol(word.to_owned()))
             }
-            _ => Err(format!("{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, kernel")),
+            _ => Err(format!(
+                "{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, bucket, kernel"
+            )),
         }
     }
 }

@@ -111,10 +111,19 @@ pub fn run(program: &Program, target: &Target, setting: &Setting) -> Report {
 fn unavailable(program: &Program, target: &Target) -> Option<String> {
     let here = match target {
         Target::Ondol(_) => no_fuse_mount(),
+        Target::Bucket if program.mounts => Some("kills the server and looks at its image".into()),
+        Target::Bucket => no_fuse_mount().or_else(no_buckets),
         Target::Kernel if program.mounts => Some("kills the mount".into()),
         Target::Kernel => KernelMount::unavailable().map(str::to_owned),
     };
     here.or_else(|| program.missing())
+}
+
+/// Why volumes in object storage cannot be made here.
+fn no_buckets() -> Option<String> {
+    let said = Command::new(program().ok()?).args(["info", "file:///nowhere"]).output().ok()?;
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    said.contains("built without").then(|| "the program was built without the feature `object`".into())
 }
 
 fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Outcome, String> {
@@ -129,9 +138,16 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     let open = Command::new("chmod").arg("755").arg(dir.path()).status();
     open.map_err(|e| e.to_string())?;
     let options = options(target);
+    let bucket = dir.path().join("bucket");
+    let place = PathBuf::from(format!("file://{}", bucket.display()));
+    if *target == Target::Bucket {
+        fs::create_dir(&bucket).map_err(|e| e.to_string())?;
+        ondol(&["import".as_ref(), &image, &place])?;
+    }
     let mounted = match target {
         Target::Ondol(_) if program.mounts => Mounted::ByScript(point.canonicalize().map_err(|e| e.to_string())?),
         Target::Ondol(_) => Mounted::Ondol(mount(&image, &point, &options)?),
+        Target::Bucket => Mounted::Ondol(mount(&place, &point, &options)?),
         Target::Kernel => Mounted::Kernel(KernelMount::new(&image, "").map_err(|e| e.to_string())?),
     };
     let files = Files { image: &image, host: &host, options: &options };
@@ -139,6 +155,9 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     let ended = mounted.end();
     let outcome = said?;
     ended?;
+    if *target == Target::Bucket {
+        ondol(&["export".as_ref(), "-F".as_ref(), &place, &image])?;
+    }
     judge(&image)?;
     if program.compared && matches!(outcome, Outcome::Passed(_)) && *target != Target::Kernel {
         compare(program, target, setting)?;
@@ -155,13 +174,16 @@ fn make(program: &Program, setting: &Setting, image: &Path) -> Result<(), String
 }
 
 fn options(target: &Target) -> String {
-    let Target::Ondol(data) = target else { return String::new() };
     // As a mount for everybody, which the kernel's is.
     let all = if rustix::process::geteuid().is_root() { ",allow_other,default_permissions,suid,dev" } else { "" };
-    let mode = match data.strip_prefix("compressed") {
-        None => format!("journal=classic,data={data}"),
-        Some("") => "journal=compressed,data=journal".to_owned(),
-        Some(_) => "journal=compressed,data=ordered".to_owned(),
+    let mode = match target {
+        Target::Kernel => return String::new(),
+        Target::Bucket => "durable=remote".to_owned(),
+        Target::Ondol(data) => match data.strip_prefix("compressed") {
+            None => format!("journal=classic,data={data}"),
+            Some("") => "journal=compressed,data=journal".to_owned(),
+            Some(_) => "journal=compressed,data=ordered".to_owned(),
+        },
     };
     format!("{mode}{all}")
 }
@@ -224,6 +246,13 @@ fn wait(mut script: Child, setting: &Setting) -> Result<ExitStatus, String> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Has the program do something that must succeed.
+fn ondol(args: &[&Path]) -> Result<(), String> {
+    let said = Command::new(program()?).args(args).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    if said.status.success() { Ok(()) } else { Err(format!("ondol {args:?} ended with {}:\n{text}", said.status)) }
 }
 
 /// What both checkers say of the image that was left.
