@@ -4,10 +4,11 @@ use std::process::{Command, ExitCode};
 
 /// Runs programs of others on mounts by an optimised `ondol`, or by the one that `ONDOL` names.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
+    let words: Vec<String> = words.collect();
     let mut tries = Command::new(env!("CARGO"));
-    tries.args(["run", "--quiet", "-p", "ondol-tests", "--bin", "programs", "--"]).args(words);
+    tries.args(["run", "--quiet", "-p", "ondol-tests", "--bin", "programs", "--"]).args(&words);
     if std::env::var_os("ONDOL").is_none() {
-        match optimised() {
+        match optimised(words.iter().any(|word| word == "bucket")) {
             Ok(path) => _ = tries.env("ONDOL", path),
             Err(why) => {
                 eprintln!("xtask: programs: {why}");
@@ -24,8 +25,6 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-fn optimised() -> Result<std::path::PathBuf, String> {
-    let mut build = Command::new(env!("CARGO"));
-    crate::run(build.args(["build", "--quiet", "--release", "-p", "ondol-cli"]))?;
-    Ok(crate::metadata()?.target_directory.join("release/ondol").into_std_path_buf())
+fn optimised(buckets: bool) -> Result<std::path::PathBuf, String> {
+    crate::release(if buckets { &["--features", "object"] } else { &[] })
 }
