@@ -107,6 +107,20 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     }
 }
 
+/// `--rounds N`, or as many as usual; and the other words.
+fn rounds(words: &[String], usual: u32) -> Result<(u32, Vec<String>), String> {
+    let (mut rounds, mut others, mut words) = (usual, vec![], words.iter());
+    while let Some(word) = words.next() {
+        if word == "--rounds" {
+            let number = words.next().and_then(|number| number.parse().ok());
+            rounds = number.ok_or("--rounds has a number")?;
+        } else {
+            others.push(word.clone());
+        }
+    }
+    Ok((rounds, others))
+}
+
 fn pause() -> bool {
     std::thread::sleep(Duration::from_millis(50));
     false

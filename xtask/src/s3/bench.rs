@@ -36,16 +36,7 @@ const LARGE_GET: &str = "get of 64 MiB";
 
 /// Words: `--rounds N`, and arguments of `ondol mkfs`, as `--chunk 64K`.
 pub(super) fn run(server: &Server, words: &[String]) -> Result<(), String> {
-    let (mut rounds, mut making) = (5, vec![]);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if word == "--rounds" {
-            let number = words.next().and_then(|number| number.parse().ok());
-            rounds = number.ok_or("--rounds has a number")?;
-        } else {
-            making.push(word.clone());
-        }
-    }
+    let (rounds, making) = super::rounds(words, 5)?;
     let bench = Bench { server, program: program()?, making, dir: server.dir.join("bench") };
     fs::create_dir_all(bench.dir.join("mnt")).map_err(|e| format!("{}: {e}", bench.dir.display()))?;
     let mut figures = Figures::default();

@@ -106,16 +106,8 @@ pub(super) fn log() -> Result<PathBuf, String> {
 
 /// Words: `--rounds N`, and names of workloads, or of file systems.
 pub(super) fn run(server: &Server, words: &[String]) -> Result<(), String> {
-    let (mut rounds, mut only) = (3, vec![]);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if word == "--rounds" {
-            let number = words.next().and_then(|number| number.parse().ok());
-            rounds = number.ok_or("--rounds has a number")?;
-        } else {
-            only.push(word.as_str());
-        }
-    }
+    let (rounds, only) = super::rounds(words, 3)?;
+    let only: Vec<&str> = only.iter().map(String::as_str).collect();
     let bench = Bench {
         server,
         program: super::bench::program()?,
@@ -233,6 +225,10 @@ impl Bench<'_> {
             "" => printed(Command::new(&self.program).arg("umount").arg(&mount)),
             _ => printed(Command::new("umount").arg(&mount)),
         };
+        if unmounted.is_err() {
+            // Whoever removes the directory must find no mount in it, and the next one mounts there.
+            let _ = printed(Command::new("umount").arg("-l").arg(&mount));
+        }
         worked.and_then(|done| unmounted.map(|_| done))
     }
 
