@@ -227,7 +227,7 @@ pub struct PaperArgs {
     /// Only this figure, or table
     #[arg(long, value_name = "N")]
     pub figure: Option<u32>,
-    /// How often every target has its turn [default: 3, of paper 4 5, or 1 with --quick]
+    /// How often every target has its turn [default: 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// A kind of NVM, as `ondol bench list` names it, in place of this machine's memory; of papers 1 and 5

@@ -84,7 +84,7 @@ const STREAM: &str = "nobody syncs, so that the modelled disk's streaming rate, 
 /// Sizes of varmail with so many threads.
 const fn varmail(threads: u32) -> [Size; 2] {
     let full = Size {
-        ops: 100_000,
+        ops: 80_000,
         threads: Some(threads),
         params: &["files=100000"],
         scale: "the paper's 100,000 files of 16 KiB",
@@ -96,7 +96,7 @@ const fn varmail(threads: u32) -> [Size; 2] {
 /// Sizes of TokuBench with so many threads.
 const fn tokubench(threads: u32) -> [Size; 2] {
     let full =
-        Size { ops: 100_000, threads: Some(threads), params: &[], scale: "a thirtieth of the paper's files of 4 KiB" };
+        Size { ops: 80_000, threads: Some(threads), params: &[], scale: "a thirtieth of the paper's files of 4 KiB" };
     [full, Size { ops: 30_000, scale: "a hundredth of the paper's files of 4 KiB", ..full }]
 }
 
@@ -153,7 +153,7 @@ const PANELS: [Panel; 8] = [
     TOKUBENCH_16,
     Panel {
         device: "ssd",
-        full: Size { ops: 40_000, ..VARMAIL_16.full },
+        full: Size { ops: 32_000, ..VARMAIL_16.full },
         // An fsync that waits for the disk takes some ms.
         quick: Size { ops: 20_000, ..VARMAIL_16.quick },
         fill: SSD,

@@ -11,6 +11,7 @@ mod rig;
 #[cfg(test)]
 mod tests;
 
+use super::frame::rounds;
 use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::interrupt::Interrupt;
@@ -53,7 +54,7 @@ pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchEr
         missing: rig.missing().to_vec(),
         figures: Vec::new(),
     };
-    let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 });
+    let rounds = rounds(args);
     series::run(
         book,
         ("figure", &figures),

@@ -286,6 +286,11 @@ fn missing(panels: &[&'static Panel], root: bool, args: &PaperArgs) -> Vec<Strin
     missing
 }
 
+/// How often every target has its turn.
+pub(super) fn rounds(args: &PaperArgs) -> u32 {
+    args.rounds.unwrap_or(if args.quick { 1 } else { 5 })
+}
+
 /// The run that measures a panel, with images in `dir`.
 pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) -> RunArgs {
     let size = panel.size(args.quick);
@@ -294,7 +299,7 @@ pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) 
     RunArgs {
         workload: panel.run.to_owned(),
         on: here.map(|contender| panel.target(contender)).collect(),
-        rounds: args.rounds.unwrap_or(if args.quick { 1 } else { 3 }),
+        rounds: rounds(args),
         threads: size.threads,
         clients: None,
         seconds: None,

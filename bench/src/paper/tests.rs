@@ -60,7 +60,7 @@ fn every_panel_is_a_valid_run() {
             let files = params.number("files");
             let threads = run.threads.unwrap_or(definition.threads);
             assert!(files == 0 || definition.name == "postmark" || files >= 10 * u64::from(threads), "{panel:?}");
-            assert!(run.ops > Some(0) && run.rounds == if quick { 1 } else { 3 });
+            assert!(run.ops > Some(0) && run.rounds == if quick { 1 } else { 5 });
         }
     }
 }

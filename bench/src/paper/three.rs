@@ -103,7 +103,7 @@ const VARMAIL: Panel = Panel {
     workload: "varmail",
     run: "varmail",
     params: &[],
-    full: size(100_000, &[], OWN),
+    full: size(60_000, &[], OWN),
     quick: size(30_000, &[], OWN),
     contenders: &CONTENDERS,
     ablations: &ABLATIONS,
@@ -115,7 +115,7 @@ const VARMAIL: Panel = Panel {
 const FILESERVER: Panel = Panel {
     workload: "fileserver",
     run: "fileserver",
-    full: size(50_000, &[], OWN),
+    full: size(30_000, &[], OWN),
     quick: size(20_000, &["files=2000"], OWN_FIFTH),
     paper: paper("below 1", 109_000.0),
     why: NOBODY_SYNCS,
@@ -126,7 +126,7 @@ const POSTMARK: Panel = Panel {
     figures: &[6],
     workload: "postmark",
     run: "postmark",
-    full: size(60_000, &[], PAPERS),
+    full: size(30_000, &[], PAPERS),
     quick: size(8_000, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
     paper: paper("up to 1.21", 169.0),
     why: NOBODY_SYNCS,
@@ -136,8 +136,8 @@ const POSTMARK: Panel = Panel {
 const POSTMARK_FSYNC: Panel = Panel {
     workload: "postmark with fsync",
     params: &["fsync=create"],
-    full: size(2_500, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
-    quick: size(800, &["files=400", "subdirs=400"], "a twenty-fifth of the paper's files, 400 directories"),
+    full: size(1_600, &["files=1000", "subdirs=1000"], PAPERS_TENTH),
+    quick: size(600, &["files=250", "subdirs=250"], "a fortieth of the paper's files, 250 directories"),
     why: POSTMARK_FSYNC_WHY,
     ..POSTMARK
 };
@@ -149,7 +149,7 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[1, 5],
         device: "hdd",
-        full: size(6_000, &[], OWN),
+        full: size(4_000, &[], OWN),
         quick: size(1_500, &[], OWN),
         fill: HDD,
         paper: paper("4.5", 107.0),
@@ -158,8 +158,8 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[1, 5],
         device: "hdd",
-        full: size(6_000, &["files=2000"], OWN_FIFTH),
-        quick: size(3_000, &["files=1000"], OWN_TENTH),
+        full: size(5_000, &["files=2000"], OWN_FIFTH),
+        quick: size(2_000, &["files=600"], "a seventeenth of Filebench's own files, its own threads"),
         fill: HDD,
         paper: paper("10.6", 109_000.0),
         ..FILESERVER
@@ -178,8 +178,8 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[7],
         device: "hdd",
-        full: size(1_200, &["files=500", "subdirs=500"], PAPERS_TWENTIETH),
-        quick: size(400, &["files=200", "subdirs=200"], "a fiftieth of the paper's files, 200 directories"),
+        full: size(300, &["files=300", "subdirs=300"], "three hundredths of the paper's files, 300 directories"),
+        quick: size(150, &["files=100", "subdirs=100"], "a hundredth of the paper's files, 100 directories"),
         fill: HDD,
         paper: paper("1.0", 169.0),
         ..POSTMARK_FSYNC

@@ -5,6 +5,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use super::frame::rounds;
 use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::command::{Program, last_line};
@@ -146,10 +147,6 @@ pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchEr
 /// Bytes of the buffer.
 fn buffer(quick: bool) -> u64 {
     if quick { 16 * MIB } else { 64 * MIB }
-}
-
-fn rounds(args: &PaperArgs) -> u32 {
-    args.rounds.unwrap_or(if args.quick { 1 } else { 3 })
 }
 
 /// Measures line after line and keeps what was measured, whatever becomes of the rest.
