@@ -90,7 +90,7 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
         Engines::Jbd2 => engine.logs_as_jbd2(),
         Engines::Resize => false,
         Engines::Batch => engine == JournalEngine::Batch,
-        Engines::Store | Engines::Redo => false,
+        Engines::Store | Engines::Remote | Engines::Redo => false,
     })
 }
 
@@ -98,6 +98,7 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
 pub fn places_in_store(durable: Durable) -> Vec<Place> {
     let own = Place::ALL.iter().copied().filter(|place| match place.engines() {
         Engines::Store => true,
+        Engines::Remote => durable == Durable::Remote,
         Engines::Redo => durable == Durable::Local,
         _ => false,
     });

@@ -3,7 +3,7 @@
 
 use ondol::{DataMode, Durable, JournalEngine};
 use ondol_env::plant::Defect;
-use ondol_env::reach::Engines;
+use ondol_env::reach::{Engines, Place};
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::{IN_STORE, life};
@@ -47,8 +47,8 @@ fn a_life_leaves_prefixes(durable: Durable) {
     }
     println!("{distinct} states, {nested} of crashed openings, {asked} judged by e2fsck");
     assert!(distinct > 60 && nested > 5, "{distinct} states, {nested} of crashed openings");
-    let own =
-        places_in_store(durable).into_iter().filter(|place| matches!(place.engines(), Engines::Store | Engines::Redo));
+    let own = |place: &Place| matches!(place.engines(), Engines::Store | Engines::Remote | Engines::Redo);
+    let own = places_in_store(durable).into_iter().filter(own);
     for place in own {
         assert!(reached.of(place).executed > 0, "{place} is not reached");
     }

@@ -31,7 +31,7 @@ pub enum Subject {
     Store,
     /// The local log of these.
     Redo,
-    /// Who may open these, and who has lost them.
+    /// The order of their objects, who may open them, and who has lost them.
     Home,
     /// NVM pools.
     Pool,
@@ -119,6 +119,8 @@ defects! {
     UnsettledBatch "unsettled-batch" Batch "A sync returns before the batch of its transaction is settled.",
     SplitBatch "split-batch" Batch "A transaction is submitted as two batches.",
     HomeUnflushed "home-unflushed" Store "A sync returns before the bucket has its batch.",
+    HomeLeftOut "home-left-out" Store "A sync returns before the bucket has what has bypassed the database's log.",
+    HomeGap "home-gap" Home "An object of the database's log is put before the bucket has what has bypassed the log.",
     HomeUnnumbered "home-unnumbered" Redo "Batches do not have the record of the newest batch, by which a local log knows how far the bucket is.",
     HomeUnfenced "home-unfenced" Home "A writer that was taken over acknowledges what the bucket has refused.",
     RedoUnflushed "redo-unflushed" Redo "A sync returns before the local log has its batch durably.",

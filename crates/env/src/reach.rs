@@ -39,6 +39,8 @@ pub enum Engines {
     Batch,
     /// None by itself: a volume is in object storage.
     Store,
+    /// None by itself: what syncs of such a volume wait for is in the store.
+    Remote,
     /// None by itself: such a volume has a log on this machine.
     Redo,
 }
@@ -103,6 +105,8 @@ places! {
     LooseBatch "loose-batch" Store "What was written beside batches becomes a batch.",
     ChunkPatched "chunk-patched" Store "A part of a chunk is written, and the rest of it read.",
     LogPut "log-put" Store "A sync has the database's log put into the bucket.",
+    LogBypassed "log-bypassed" Remote "A sync has objects of the database put in place of its log, which large batches bypass.",
+    LogReopened "log-reopened" Remote "Batches go into the database's log again, after some have bypassed it.",
     SnapshotMade "snapshot-made" Store "A snapshot is made.",
     HomeClosed "home-closed" Store "A volume in object storage is closed.",
     RedoPersisted "redo-persisted" Redo "A sync makes the local log durable.",

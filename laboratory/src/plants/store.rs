@@ -18,6 +18,7 @@ pub struct InStore {
 /// The defects of volumes in object storage, and of the log before them.
 pub const IN_STORE: &[InStore] = &[
     remote(Defect::HomeUnflushed, "create /a 0644", ONE),
+    remote(Defect::HomeLeftOut, "create /a 0644", LARGE),
     remote(Defect::UnsettledBatch, "create /a 0644", ONE),
     local(Defect::HomeUnnumbered, "create /a 0644", EIGHT),
     local(Defect::RedoUnflushed, "create /a 0644", ONE),
@@ -29,6 +30,9 @@ pub const IN_STORE: &[InStore] = &[
 /// One sync.
 const ONE: &str = "write /a 0 3000 #1\nfsync /a";
 
+/// More than goes through the database's log.
+const LARGE: &str = "write /a 0 200K #1\nfsync /a";
+
 /// More syncs than a short log has room for, each much less than that.
 const EIGHT: &str = "write /a 0 16000 #1\nfsync /a\nwrite /a 0 16000 #2\nfsync /a\nwrite /a 0 16000 #3\nfsync /a\n\
     write /a 0 16000 #4\nfsync /a\nwrite /a 0 16000 #5\nfsync /a\nwrite /a 0 16000 #6\nfsync /a\n\
@@ -39,7 +43,8 @@ const LIFE: &str = "write /a 0 9000 #1\nfsync /a\nwrite /a 4096 9000 #2\nmkdir /
     write /d/b 0 8192 #3\nfsync /d/b\nwrite /d/b 0 8192 #4\nbring-home\nfsync /d/b\nremount\nunlink /a\nsync\n\
     create /c 0644\nwrite /c 0 60K #5\nwrite /c 60K 60K #6\nfsync /c\nrename /c /d/c\ntruncate /d/b 100\nsync\n\
     checkpoint\nwrite /d/c 100 100 #7\nchmod /d/c 0600\nsync\nunlink /d/c\ncreate /e 0644\nwrite /e 0 40K #8\nfsync /e\n\
-    write /e 0 40K #9\nfsync /e\nwrite /e 0 40K #10\nfsync /e\nremount";
+    write /e 0 40K #9\nfsync /e\nwrite /e 0 40K #10\nfsync /e\nwrite /e 0 200K #11\nfsync /e\nwrite /e 0 100 #12\n\
+    fsync /e\nremount";
 
 const fn remote(defect: Defect, before: &'static str, calls: &'static str) -> InStore {
     let planted = Planted { engine: JournalEngine::Batch, ..simple(defect, before, calls) };

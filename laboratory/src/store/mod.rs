@@ -52,12 +52,12 @@ impl Terms {
         Self { durable, ring, gather }
     }
 
-    /// Takes the volume over, with this log, and without the one that is given up. Memory is short, so that the database has objects beside its log.
+    /// Takes the volume over, with this log, and without the one that is given up. Memory is short, so that the database has objects beside its log, and large batches bypass that.
     fn opening(&self, log: Option<Arc<dyn LogMedium>>, given_up: Option<[u8; 16]>) -> Opening {
         let give_up = given_up.into_iter().collect();
         let local = log.map(|medium| Local { gather: self.gather, lag_time: NEVER, ..Local::new(medium) });
         let timeout = Some(Duration::from_secs(60));
-        Opening { take_over: true, timeout, cache: 1 << 20, object: 256 << 10, local, give_up, ..Opening::default() }
+        Opening { take_over: true, timeout, cache: 1 << 20, object: 128 << 10, local, give_up, ..Opening::default() }
     }
 }
 

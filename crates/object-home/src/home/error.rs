@@ -142,6 +142,14 @@ pub enum HomeError {
         /// The place of the clone, as the user named it.
         clone: String,
     },
+    /// Whoever writes was faster than a reader, each time.
+    #[error("{name} is written so fast that no state of it could be read in {tries} tries: try again")]
+    Overtaken {
+        /// The place, as the user named it.
+        name: String,
+        /// How often it was tried.
+        tries: u32,
+    },
     /// A clone was begun there, and not finished.
     #[error("{name} holds a clone that was never finished: delete it")]
     HalfMade {

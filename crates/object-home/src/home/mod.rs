@@ -10,12 +10,13 @@
 //! Invariants:
 //!
 //! - Every batch has the record of the newest batch, whose number is one more than that of the batch before.
-//! - Nothing is acknowledged but by a flush of the database that began after its batch was handed over, or with a local log ([`local`]) by a persist that began after its record was written. A writer that was fenced can still write, in memory; it cannot flush.
+//! - Nothing is acknowledged but by a flush of the database ([`bypass`]: of its log or of its sorted objects) that began after its batch was handed over, or with a local log ([`local`]) by a persist that began after its record was written. A writer that was fenced can still write, in memory; it cannot flush.
 //! - After the first failure of a write or a flush nothing is written and nothing is acknowledged any more.
 //! - Locks: the order of submissions; loose chunks; a local log's ring, how far it is written, its books; the turn to settle; the lease's number. The first one is held while the database takes a
 //!   batch, and while there is no room in a local log; none of the others while the store is waited for.
 
 mod ahead;
+mod bypass;
 mod cache;
 mod change;
 mod clone;
@@ -58,7 +59,7 @@ use ondol_env::{Env, System};
 use recent::Recent;
 use record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use seen::Seen;
-use settle::Turn;
+use settle::{Flusher, Turn};
 use slatedb::{Db, DbReader, WriteBatch};
 use std::fmt;
 use std::future::Future;
@@ -111,6 +112,7 @@ struct Writer {
     order: Mutex<Order>,
     loose: RwLock<Loose>,
     turn: Arc<Turn>,
+    flusher: Flusher,
     keeper: Keeper,
     /// With `durable=local`.
     log: Option<Log>,
@@ -235,8 +237,7 @@ impl Home {
         let changed: Vec<u64> = puts.iter().map(|(number, _)| *number).collect();
         puts.iter().for_each(|(number, value)| order.recent.change(*number, value.as_ref()));
         let batch = batch(self.header.seed, puts, newest, header);
-        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
-        let put = self.drive("taking a batch", async move { hand_over(&db, &name, batch).await });
+        let put = self.drive("taking a batch", hand_over(&writer.flusher, batch));
         match put {
             Ok(seq) => {
                 if let Some(ahead) = &self.ahead {
@@ -287,17 +288,14 @@ fn batch(seed: u32, puts: Vec<Put>, newest: Newest, header: Option<Header>) -> W
 }
 
 /// The database's own number of the batch.
-async fn hand_over(db: &Db, name: &str, batch: WriteBatch) -> Result<u64, HomeError> {
-    let mut write = Box::pin(db.write(batch));
+async fn hand_over(flusher: &Flusher, batch: WriteBatch) -> Result<u64, HomeError> {
+    let mut write = Box::pin(flusher.db.write(batch));
     loop {
         match tokio::time::timeout(NO_ROOM, &mut write).await {
             Ok(Ok(handle)) => return Ok(handle.seqnum()),
-            Ok(Err(e)) => return Err(settle::fault(name, "to take a batch", &e)),
+            Ok(Err(e)) => return Err(settle::fault(&flusher.name, "to take a batch", &e)),
             // It waits for room, and nobody else may be about to make some.
-            Err(_) => {
-                let db = db.clone();
-                tokio::spawn(async move { db.flush().await });
-            }
+            Err(_) => flusher.make_room(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! leaves everything as it was, but for the lease, and the fence once it is there. Whoever takes over looks for the local log before, so as to fence nobody in vain.
 
 use super::ahead::Ahead;
+use super::bypass::{Bypass, Empty, NOTE_KEY, Note};
 use super::cache::Cache;
 use super::change::Loose;
 use super::holder::Holder;
@@ -14,7 +15,7 @@ use super::recent::Recent;
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::runs::Runs;
 use super::seen::Seen;
-use super::settle::Turn;
+use super::settle::{Flusher, Turn};
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
 use crate::disk_cache;
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
@@ -31,8 +32,8 @@ use slatedb::config::{
 };
 use slatedb::object_store::path::Path;
 use slatedb::{
-    BlockCachePolicy, BloomFilterPolicy, CacheTarget, Db, DbReader, DbReaderMode, FilterPolicy, SstBlockSize,
-    VersionedManifest,
+    BlockCachePolicy, BloomFilterPolicy, CacheTarget, Db, DbReader, DbReaderMode, FilterPolicy,
+    GarbageCollectorBuilder, SstBlockSize, VersionedManifest,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +107,20 @@ pub enum What {
     Now,
     /// The snapshot of this name.
     Snapshot(String),
+}
+
+/// So many objects may wait for a compaction: more than the fastest writer makes while the compactor does not look.
+const OBJECTS: usize = 256;
+
+/// A reader that is overtaken by writers so often gives up.
+const OVERTAKEN: u32 = 20;
+
+/// The database of who writes, as it was found.
+struct Database {
+    flusher: Flusher,
+    header: Header,
+    newest: Newest,
+    joined: Option<Joined>,
 }
 
 /// What is known before the database is opened.
@@ -192,7 +207,7 @@ impl Home {
                 }
             }
         };
-        let (found, (db, header, newest, joined)) =
+        let (found, Database { flusher, header, newest, joined }) =
             border.wait(bounded(bucket.name.clone(), "opening for writing", opening.timeout, work))?;
         let turn = Arc::new(Turn::new(newest.number));
         let keeper = found.keeper();
@@ -200,7 +215,8 @@ impl Home {
         let first = newest.number;
         let order = Mutex::new(Order { number: first, epoch: newest.epoch, closed: false, recent: Recent::default() });
         let (log, survey) = Joined::split(joined);
-        let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, log, first };
+        let (db, loose) = (flusher.db.clone(), RwLock::new(Loose::default()));
+        let writer = Writer { db: db.clone(), order, loose, turn, flusher, keeper, log, first };
         let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
         home.disk = disk;
         home.seen = Seen::beside(opening.disk.as_ref());
@@ -302,10 +318,13 @@ impl Found {
     }
 
     /// Opens the database and raises the epoch in its header, which is not written yet.
-    async fn database(&self, making: Option<Making>) -> Result<(Db, Header, Newest, Option<Joined>), HomeError> {
+    async fn database(&self, making: Option<Making>) -> Result<Database, HomeError> {
         let Bucket { name, store, .. } = &self.bucket;
-        let cache = Arc::new(Cache::new(self.opening.cache));
-        let builder = Db::builder(database(&self.bucket), store.clone());
+        let (cache, empty) = (Arc::new(Cache::new(self.opening.cache)), Arc::new(Empty::default()));
+        let bypass = Bypass::new(store.clone(), self.opening.object / 2, empty.clone(), self.planted);
+        let builder = Db::builder(database(&self.bucket), bypass.clone());
+        let collector = GarbageCollectorBuilder::new(database(&self.bucket), store.clone());
+        let builder = builder.with_gc_builder(collector.with_options(self.collector()).with_gc_filter(empty));
         let builder = builder.with_settings(self.settings()).with_db_cache(cache, 0).with_filter_policies(filters());
         // What was written is in the cache of who writes.
         let cached = BlockCachePolicy::default().with_flush_targets(&[CacheTarget::Index, CacheTarget::Filters]);
@@ -335,7 +354,15 @@ impl Found {
         }
         let joined = judged(self.planted, &self.opening, name, &header, newest.number)?;
         let log = joined.as_ref().map_or(NONE, |joined| joined.uuid);
-        Ok((db, Header { epoch: header.epoch + 1, closed: false, log, ..header }, newest, joined))
+        let note = noted(name, header.seed, record(&db, name, NOTE_KEY).await?)?;
+        // A clone has a log of its own.
+        if note.uuid == header.uuid {
+            bypass.empty().load(&note.empty);
+        }
+        bypass.take_note(note);
+        let flusher = Flusher { db, name: name.clone(), seed: header.seed, uuid: header.uuid, bypass };
+        let header = Header { epoch: header.epoch + 1, closed: false, log, ..header };
+        Ok(Database { flusher, header, newest, joined })
     }
 
     /// Requests are made when we ask for them, idle volumes ask seldom, and fences stay for ever.
@@ -355,22 +382,6 @@ impl Found {
             worker: Some(worker),
             ..CompactorOptions::default()
         };
-        let old = Some(GarbageCollectorDirectoryOptions {
-            interval: Some(Duration::from_secs(600)),
-            min_age: Duration::from_secs(3600),
-            ..GarbageCollectorDirectoryOptions::default()
-        });
-        // Numbers of manifests may only be used again if a boundary forbids it, which such a store cannot keep.
-        let numbered = old.filter(|_| self.updates);
-        let collector = GarbageCollectorOptions {
-            manifest_options: numbered,
-            compactions_options: numbered,
-            wal_options: old,
-            wal_fence_options: None,
-            compacted_options: old,
-            boundary_files_enabled: self.updates,
-            ..GarbageCollectorOptions::default()
-        };
         Settings {
             flush_interval: None,
             min_filter_keys: FILTERED,
@@ -378,11 +389,30 @@ impl Found {
             l0_sst_size_bytes: object,
             max_unflushed_bytes: object * 4 + lag * 2,
             // As many as are written between two polls of the compactor.
-            l0_max_ssts: 64,
-            l0_max_ssts_per_key: 64,
+            l0_max_ssts: OBJECTS,
+            l0_max_ssts_per_key: OBJECTS,
             compactor_options: Some(compactor),
-            garbage_collector_options: Some(collector),
             ..Settings::default()
+        }
+    }
+
+    /// What is old goes, but for fences.
+    fn collector(&self) -> GarbageCollectorOptions {
+        let old = Some(GarbageCollectorDirectoryOptions {
+            interval: Some(Duration::from_secs(600)),
+            min_age: Duration::from_secs(3600),
+            ..GarbageCollectorDirectoryOptions::default()
+        });
+        // Numbers of manifests may only be used again if a boundary forbids it, which such a store cannot keep.
+        let numbered = old.filter(|_| self.updates);
+        GarbageCollectorOptions {
+            manifest_options: numbered,
+            compactions_options: numbered,
+            wal_options: old,
+            wal_fence_options: old,
+            compacted_options: old,
+            boundary_files_enabled: self.updates,
+            ..GarbageCollectorOptions::default()
         }
     }
 }
@@ -396,12 +426,21 @@ async fn record(db: &Db, name: &str, key: &[u8]) -> Result<Option<Bytes>, HomeEr
     db.get(key).await.map_err(|e| super::settle::fault(name, "to read a record", &e))
 }
 
+/// The note about the database's log. None was written before the first bypass.
+fn noted(name: &str, seed: u32, bytes: Option<Bytes>) -> Result<Note, HomeError> {
+    let damaged = |what| HomeError::Damaged { name: name.to_owned(), what };
+    bytes.map_or(Ok(Note::default()), |bytes| Note::decode(seed, &bytes).map_err(damaged))
+}
+
 fn new_header(making: Making) -> Header {
     let (seed, uuid) = (System.random_u32(), System.random_uuid());
     Header { chunk: making.chunk, closed: false, seed, uuid, size: making.size, epoch: 0, log: [0; 16] }
 }
 
 /// A reader of the database, and the header that it sees.
+///
+/// It reads the manifest first and then the log. A writer may have written the manifest anew in between, and gone on in the log, from which what the manifest has then is missing:
+/// the note there tells, and the reader begins again.
 async fn reader(
     bucket: &Bucket,
     mode: DbReaderMode,
@@ -409,16 +448,26 @@ async fn reader(
     opening: &Opening,
 ) -> Result<(DbReader, Header), HomeError> {
     let name = &bucket.name;
-    let cache = Arc::new(Cache::new(opening.cache));
-    let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
-    let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
-    let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
-    let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
-    let header = reader.get(HEADER_KEY).await.map_err(|e| HomeError::of_database(name, "to read the header", &e))?;
-    let Some(header) = header else { return Err(HomeError::Missing { name: name.clone() }) };
-    let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
-    let header = clone::own(bucket, &reader.manifest(), header).await?;
-    Ok((reader, header))
+    let mut tries = 0;
+    loop {
+        let cache = Arc::new(Cache::new(opening.cache));
+        let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
+        let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
+        let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
+        let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
+        let get = async |key| reader.get(key).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
+        let Some(header) = get(HEADER_KEY).await? else { return Err(HomeError::Missing { name: name.clone() }) };
+        let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
+        let note = noted(name, header.seed, get(NOTE_KEY).await?)?;
+        if reader.manifest().last_l0_seq() >= note.seq {
+            let header = clone::own(bucket, &reader.manifest(), header).await?;
+            return Ok((reader, header));
+        }
+        tries += 1;
+        if tries == OVERTAKEN {
+            return Err(HomeError::Overtaken { name: name.clone(), tries });
+        }
+    }
 }
 
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.

@@ -1,13 +1,14 @@
 //! Group commit: one flush of the database's log at a time, which serves everybody who waited when it began.
 
+use super::bypass::{Beside, Bypass, NOTE_KEY};
 use super::error::is_fence;
 use super::keeper::Keeper;
-use super::{Home, HomeError, Writer, bounded, local};
+use super::{Home, HomeError, Writer, bounded, hand_over, local};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
-use slatedb::Db;
 use slatedb::config::{FlushOptions, FlushType};
+use slatedb::{Db, WriteBatch};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,7 +156,7 @@ impl Home {
         if plant::is(Defect::HomeUnflushed) {
             return Ok(());
         }
-        match self.drive("making a batch durable", flushed(writer.db.clone(), self.bucket.name.clone(), seq)) {
+        match self.drive("making a batch durable", writer.flusher.durable(seq)) {
             Err(HomeError::Fenced { .. }) if plant::is(Defect::HomeUnfenced) => Ok(()),
             flushed => flushed,
         }
@@ -163,7 +164,8 @@ impl Home {
 
     /// Asks for it and does not wait: if it fails, so does a later flush.
     fn shorten_replay(&self, writer: &Writer) {
-        self.border.spawn(shorten(writer.db.clone(), self.bucket.name.clone()));
+        let flusher = writer.flusher.clone();
+        self.border.spawn(async move { flusher.shorten().await });
     }
 
     /// A fence with the name of whoever is behind it, as far as it can be found.
@@ -186,22 +188,83 @@ pub(super) async fn explain(keeper: &Keeper, error: HomeError) -> HomeError {
     HomeError::Fenced { name, by }
 }
 
-/// Flushes the database's log, after which its batch `seq` must be durable.
-pub(super) async fn flushed(db: Db, name: String, seq: u64) -> Result<(), HomeError> {
-    db.flush().await.map_err(|e| fault(&name, "to make a batch durable", &e))?;
-    let durable = db.status().durable_seq;
-    if durable < seq {
-        let why = format!("a flush ended with batch {durable}, before {seq}");
-        return Err(HomeError::Store { name, what: "to make a batch durable", why });
-    }
-    Ok(())
+/// Makes durable what the database has.
+#[derive(Clone)]
+pub(super) struct Flusher {
+    pub(super) db: Db,
+    pub(super) name: String,
+    /// Of the home's records.
+    pub(super) seed: u32,
+    pub(super) uuid: [u8; 16],
+    pub(super) bypass: Arc<Bypass>,
 }
 
-/// Has what an opening would replay written as an object of the database.
-pub(super) async fn shorten(db: Db, name: String) {
-    let options = FlushOptions { flush_type: FlushType::MemTable };
-    if let Err(e) = db.flush_with_options(options).await {
-        tracing::debug!("{name}: what would be replayed stays: {e}");
+impl Flusher {
+    /// The database's batch `seq` and all before it become durable: by its log, or if something has bypassed that, by its sorted objects. One at a time.
+    pub(super) async fn durable(&self, seq: u64) -> Result<(), HomeError> {
+        if !self.bypass.is_pending() {
+            self.flushed(FlushType::Wal, seq).await?;
+            if !self.bypass.is_pending() || plant::is(Defect::HomeLeftOut) {
+                return Ok(());
+            }
+        }
+        reach::hit(Place::LogBypassed);
+        let begun = self.bypass.begin();
+        self.flushed(FlushType::MemTable, seq).await?;
+        let durable = self.db.status().durable_seq;
+        let is_closed = self.bypass.end(begun);
+        self.note(is_closed.then_some(durable)).await?;
+        if is_closed && self.bypass.reopen() {
+            reach::hit(Place::LogReopened);
+        }
+        Ok(())
+    }
+
+    async fn flushed(&self, flush_type: FlushType, seq: u64) -> Result<(), HomeError> {
+        const WHAT: &str = "to make a batch durable";
+        let flushed = self.db.flush_with_options(FlushOptions { flush_type }).await;
+        flushed.map_err(|e| fault(&self.name, WHAT, &e))?;
+        let durable = self.db.status().durable_seq;
+        if durable < seq {
+            let why = format!("a flush ended with batch {durable}, before {seq}");
+            return Err(HomeError::Store { name: self.name.clone(), what: WHAT, why });
+        }
+        Ok(())
+    }
+
+    /// Notes what is empty in the log, and if `closed`, which row the manifest must have.
+    async fn note(&self, closed: Option<u64>) -> Result<(), HomeError> {
+        let changed = self.bypass.empty().changed();
+        if closed.is_none() && changed.is_none() {
+            return Ok(());
+        }
+        let mut note = self.bypass.noted();
+        note.uuid = self.uuid;
+        note.seq = closed.unwrap_or(note.seq);
+        note.empty = changed.unwrap_or(note.empty);
+        let mut batch = WriteBatch::new();
+        batch.put(NOTE_KEY, note.encode(self.seed));
+        self.bypass.take_note(note);
+        hand_over(self, batch).await.map(drop)
+    }
+
+    /// Has what an opening would replay written as an object of the database.
+    pub(super) async fn shorten(&self) {
+        let _beside = self.bypass.beside();
+        let options = FlushOptions { flush_type: FlushType::MemTable };
+        if let Err(e) = self.db.flush_with_options(options).await {
+            tracing::debug!("{}: what would be replayed stays: {e}", self.name);
+        }
+    }
+
+    /// The log is flushed to make room, which nobody waits for.
+    pub(super) fn make_room(&self) {
+        let (db, beside): (Db, Beside) = (self.db.clone(), self.bypass.beside());
+        tokio::spawn(async move {
+            let flushed = db.flush().await;
+            drop(beside);
+            flushed
+        });
     }
 }
 

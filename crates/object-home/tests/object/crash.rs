@@ -41,8 +41,8 @@ type States = BTreeMap<u64, Vec<u8>>;
 const CHUNKS: u64 = 64;
 
 /// Batches of several chunks that overwrite, discard and leave. States, and how many events there were when each was settled.
-fn run(store: &Unruly, size: u64) -> (States, Vec<(usize, u64)>) {
-    let home = Home::make(&bucket(store.clone()), making_of(size, CHUNKS), &opening()).unwrap();
+fn run(store: &Unruly, size: u64, opening: &Opening) -> (States, Vec<(usize, u64)>) {
+    let home = Home::make(&bucket(store.clone()), making_of(size, CHUNKS), opening).unwrap();
     let mut random = Random(11);
     let (mut states, mut settled) = (States::new(), vec![]);
     let mut model = vec![0; at(CHUNKS) as usize];
@@ -90,10 +90,9 @@ async fn apply(store: &InMemory, request: Request) {
     }
 }
 
-/// The objects after the first `cut` events: what was answered is there, and of what was asked and not answered, or failed, all or nothing.
-async fn objects(events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemory> {
-    let mut asked = BTreeMap::new();
-    let store = InMemory::new();
+/// The objects of `begun` after the first `cut` events: what was answered is there, and of what was asked and not answered, or failed, all or nothing.
+pub(super) async fn objects(begun: InMemory, events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemory> {
+    let (store, mut asked) = (begun, BTreeMap::new());
     for event in events.into_iter().take(cut) {
         match event {
             Event::Asked { id, request } => drop(asked.insert(id, request)),
@@ -117,22 +116,33 @@ async fn objects(events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemor
 
 #[test]
 fn every_prefix_of_what_the_store_was_asked_opens_to_a_prefix_of_the_batches() {
-    SIZES.into_iter().for_each(every_prefix);
+    SIZES.into_iter().for_each(|size| every_prefix(size, &opening()));
 }
 
-fn every_prefix(size: u64) {
+/// One batch alone is small, and two are large: they bypass the database's log.
+#[test]
+fn every_prefix_of_what_bypasses_the_log_opens_to_a_prefix_of_the_batches() {
+    SIZES.into_iter().for_each(|size| every_prefix(size, &short()));
+}
+
+/// With objects so small that a batch is large if it has more than a few chunks.
+pub(super) fn short() -> Opening {
+    Opening { object: 48 << 10, ..opening() }
+}
+
+fn every_prefix(size: u64, opening: &Opening) {
     let store = unruly();
     store.record();
-    let (states, settled) = run(&store, size);
+    let (states, settled) = run(&store, size, opening);
     let events = store.events();
     let made = settled[0].0;
     let border = Border::new(1).unwrap();
     let (mut opened, mut between) = (0, 0);
     for cut in 0..=events.len() {
         for with_open in [false, true] {
-            let inner = border.wait(objects(events.clone(), cut, with_open));
+            let inner = border.wait(objects(InMemory::new(), events.clone(), cut, with_open));
             let after = Unruly::new(inner);
-            let home = match Home::open(&bucket(after), &opening()) {
+            let home = match Home::open(&bucket(after), opening) {
                 Ok(home) => home,
                 Err(HomeError::Missing { .. }) if cut < made => continue,
                 Err(e) => panic!("chunks of {size}, cut {cut} of {}: {e}", events.len()),

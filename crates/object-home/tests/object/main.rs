@@ -2,6 +2,7 @@
 #![cfg(feature = "object")]
 
 mod away;
+mod bypass;
 mod clones;
 mod crash;
 mod disk;

@@ -1,8 +1,13 @@
 //! Rules that are broken on purpose: each is found, and nothing where nothing is planted. Others are found by the crash laboratory.
 
+use super::bypass::{Between, holds, submit};
+use super::crash::objects;
 use super::local::{NEVER, Tape, commit, make_with, open_with, with, without};
 use super::*;
 use ondol_env::plant::{self, Defect};
+use ondol_object_home::Border;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// What was looked at is as it should be, in this order: without the defect, with it.
 fn found(defect: Defect, is_right: impl Fn() -> bool) -> [bool; 2] {
@@ -79,4 +84,42 @@ fn a_log_that_is_used_for_another_volume_is_found() {
         }
     };
     assert_eq!(found(Defect::RedoForeign, is_right), FOUND);
+}
+
+#[test]
+fn an_object_of_the_log_behind_what_has_bypassed_it_is_found() {
+    let is_right = || {
+        let memory = Arc::new(InMemory::new());
+        let store = Unruly::new(memory.clone());
+        let is_held = Arc::new(AtomicBool::new(false));
+        let between = Between { inner: store.clone(), work: Mutex::default(), is_held: is_held.clone() };
+        let short = Opening { object: 128 << 10, ..opening() };
+        let home = Home::make(&bucket(between), making(4096), &short).unwrap();
+        let made = memory.fork();
+        store.record();
+        let until = |puts| {
+            while log_puts(&store).len() < puts {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        // The large batch bypasses the log, then the small one comes there, and then the large one to the bucket.
+        is_held.store(true, SeqCst);
+        submit(&home, 0, 64, 1);
+        until(1);
+        let number = submit(&home, 100, 1, 500);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until(2);
+                is_held.store(false, SeqCst);
+            });
+            home.settle(number).unwrap();
+        });
+        let (events, border) = (store.events(), Border::new(1).unwrap());
+        (0..=events.len()).all(|cut| {
+            let after = Unruly::new(border.wait(objects(made.fork(), events.clone(), cut, false)));
+            let home = Home::open(&bucket(after), &short).unwrap();
+            !holds(&home, 100, 1, 500) || holds(&home, 0, 64, 1)
+        })
+    };
+    assert_eq!(found(Defect::HomeGap, is_right), FOUND);
 }

@@ -79,7 +79,7 @@ impl Home {
         let Some(log) = &writer.log else { return };
         let shipper = Shipper {
             name: self.bucket.name.clone(),
-            db: writer.db.clone(),
+            flusher: writer.flusher.clone(),
             turn: writer.turn.clone(),
             keeper: writer.keeper.clone(),
             books: log.books().clone(),

@@ -3,17 +3,16 @@
 use super::books::Books;
 use super::{LOOK, Log};
 use crate::home::keeper::Keeper;
-use crate::home::settle::{self, Turn};
+use crate::home::settle::{self, Flusher, Turn};
 use crate::home::{HomeError, bounded};
 use ondol_env::{Env, System};
-use slatedb::Db;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What it needs. It has nothing of the log's medium, which belongs to others as soon as the volume is gone.
 pub(in crate::home) struct Shipper {
     pub(in crate::home) name: String,
-    pub(in crate::home) db: Db,
+    pub(in crate::home) flusher: Flusher,
     pub(in crate::home) turn: Arc<Turn>,
     pub(in crate::home) keeper: Keeper,
     pub(in crate::home) books: Arc<Books>,
@@ -43,12 +42,13 @@ impl Shipper {
     async fn ship(&self) -> Result<(), HomeError> {
         let (newest, seq) = self.turn.newest_and_seq();
         let (before, began) = (self.books.lag(self.turn.settled()).bytes, System.monotonic_ns());
-        let flushed = settle::flushed(self.db.clone(), self.name.clone(), seq);
+        let flushed = self.flusher.durable(seq);
         bounded(self.name.clone(), "shipping what is in the local log", self.timeout, flushed).await?;
         let took = Duration::from_nanos(System.monotonic_ns().saturating_sub(began));
         self.books.shipped(before, took);
         if self.turn.leave(Some(newest)) {
-            tokio::spawn(settle::shorten(self.db.clone(), self.name.clone()));
+            let flusher = self.flusher.clone();
+            tokio::spawn(async move { flusher.shorten().await });
         }
         Ok(())
     }
