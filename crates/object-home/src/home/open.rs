@@ -392,6 +392,8 @@ impl Found {
             l0_max_ssts: OBJECTS,
             l0_max_ssts_per_key: OBJECTS,
             compactor_options: Some(compactor),
+            // With a filter, by its own builder.
+            garbage_collector_options: None,
             ..Settings::default()
         }
     }
