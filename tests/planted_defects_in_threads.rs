@@ -36,7 +36,10 @@ fn look(threaded: &Threaded, plant: Option<Defect>, seed: u64) -> Option<Violati
 #[test]
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
-    let all: Vec<Threaded> = JournalEngine::OF_IMAGES.into_iter().flat_map(threaded).collect();
+    let of_images = JournalEngine::OF_IMAGES.into_iter().flat_map(threaded);
+    // What engines share is shown in those.
+    let own = threaded(JournalEngine::Scalable).into_iter().filter(|t| t.defect == Defect::OlderRelease);
+    let all: Vec<Threaded> = of_images.chain(own).collect();
     for threaded in all.iter().filter(|t| only.as_deref().is_none_or(|o| o == t.defect.name())) {
         let defect = threaded.defect;
         let searches = (0..parameter("ONDOL_SCHEDULES", 4000)).step_by(TOGETHER as usize);

@@ -71,7 +71,7 @@ pub struct CrashArgs {
     /// Calls to record, instead of a workload, separated by `;`; once for each thread
     #[arg(long, conflicts_with = "workload", value_name = "CALLS")]
     pub(crate) calls: Vec<String>,
-    /// In which interleaving several --calls are done, as in random:7 or pct-3-200:7 [default: many, of which the best are crashed]
+    /// In which interleaving several --calls are done, as in random:7, pct-3-200:7 or untold-2-14:7 [default: many, of which the best are crashed]
     #[arg(long, value_name = "POLICY:SEED")]
     pub(crate) schedule: Option<Schedule>,
     /// Seconds that go by at each turn of background work between the calls of several threads

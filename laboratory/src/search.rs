@@ -75,7 +75,7 @@ impl Search<'_> {
         let in_turn = Schedule::in_turn(self.seed);
         let run = |schedule| trace(self.setup, self.program, schedule).map_err(|e| (schedule, e.to_string()));
         let first = run(in_turn)?;
-        let steps = first.stats.steps;
+        let stats = first.stats;
         let mut shapes = HashSet::from([shape(&first)]);
         let mut known = reach::features(&first.heard.hits);
         let mut kept = vec![Kept { schedule: in_turn, trace: first, is_new: true, reached: 0 }];
@@ -83,7 +83,7 @@ impl Search<'_> {
             if (self.is_over)() {
                 break;
             }
-            let schedule = Schedule::fitted(steps, number);
+            let schedule = Schedule::fitted_to(&stats, number);
             let trace = run(schedule)?;
             if shapes.insert(shape(&trace)) {
                 let is_new = kept.iter().all(|known| !same(&known.trace, &trace));

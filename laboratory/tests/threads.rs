@@ -1,11 +1,13 @@
 //! Threads on a volume: whatever the schedule, their calls are in some order, and a crash leaves a beginning of it.
 //! Random programs are crashed by the tests of the whole laboratory; here is what those do not show.
 
-use ondol::DataMode;
+use ondol::pool::Domain;
+use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::{self, Defect};
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::threads::ThreadsRun;
-use ondol_laboratory::{Description, Image};
+use ondol_laboratory::workload::handed_on;
+use ondol_laboratory::{Description, Image, Prey};
 use ondol_power::Sampling;
 use ondol_testkit::image;
 use ondol_testkit::op::text;
@@ -98,4 +100,27 @@ fn a_commit_of_which_a_part_is_found_is_wrong_in_every_data_mode() {
         let found = hunt(Defect::StoredInPlace, data, 100);
         assert!(found.is_some(), "{data:?}");
     }
+}
+
+/// The number of programs in which blocks are handed on that it takes until something is found on `scalable`.
+fn hand_on(plant: Option<Defect>, programs: usize) -> Option<usize> {
+    let sampling = Sampling { all_of: 16, samples: 2, torn: 1, extremes: 2, ..Sampling::default() };
+    let limits =
+        Limits { sampling, depth: 0, second_opinion_every: 0, use_every: 0, about: Some(40), ..Limits::default() };
+    let (engine, data) = (JournalEngine::Scalable, DataMode::Ordered);
+    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
+    handed_on(1).take(programs).position(|workload| {
+        let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();
+        assert!(plant.is_some() || report.violations.is_empty(), "{}", report.violations[0]);
+        !report.violations.is_empty()
+    })
+}
+
+/// The second thread gives back and hands on a block while the first one has yet to tell what its own record frees.
+#[test]
+fn a_block_that_is_handed_on_beside_a_late_word_is_found() {
+    let found = hand_on(Some(Defect::OlderRelease), 30);
+    assert!(found.is_some());
+    println!("found in program {}", found.unwrap_or_default() + 1);
+    assert_eq!(hand_on(None, 12), None);
 }

@@ -1,7 +1,7 @@
 //! Schedules find what threads do wrong, again and again by their seed.
 
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Condvar, Mutex, RwLock, thread};
+use ondol_env::sync::{Arc, Condvar, Mutex, RwLock, thread, untold};
 use ondol_testkit::schedule::{self, Policy, Schedule, ScheduleError, Stats, Task, Why};
 
 const POLICIES: [Policy; 2] = [Policy::Random, Policy::Priorities { depth: 3, steps: 20 }];
@@ -166,6 +166,39 @@ fn what_never_ends_and_what_panics_are_errors() {
     let outer = tasks(1, move |_| *place.lock() = Some(schedule::run(0, Policy::Random, Vec::new())));
     schedule::run(3, Policy::Random, outer).unwrap();
     assert_eq!(nested.lock().take().unwrap().unwrap_err().why, Why::Nested);
+}
+
+/// Two tasks do much, take numbers, and tell them as a mark that must only grow, without looking. What a run was like, and whether the mark went back.
+fn tell(schedule: Schedule, tells: bool) -> (Stats, bool) {
+    let (next, mark, other) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let seen = mark.clone();
+    let late = tasks(2, move |_| {
+        let much = || (0..50).map(|_| other.fetch_add(1, SeqCst)).max();
+        much();
+        let mine = next.fetch_add(1, SeqCst) + 1;
+        if tells {
+            untold();
+        }
+        seen.store(mine, SeqCst);
+        much();
+    });
+    let stats = schedule.run(late).unwrap();
+    (stats, mark.load(SeqCst) < 2)
+}
+
+#[test]
+fn what_is_told_late_is_found_at_the_places_where_it_is() {
+    let (in_turn, _) = tell(Schedule::in_turn(0), true);
+    assert_eq!(in_turn.untold, 1, "the last task has nobody to lose its turn to");
+    let found = |policy| (0..100).filter(|seed| tell(Schedule::new(policy, *seed), true).1).count();
+    let here = found(Policy::Untold { depth: 2, places: in_turn.untold as u32 });
+    let anywhere = found(Policy::Priorities { depth: 2, steps: in_turn.steps as u32 });
+    assert!(here > 90 && anywhere < 10, "{here} and {anywhere} of 100");
+
+    let is_untold = |schedule: &Schedule| matches!(schedule.policy, Policy::Untold { .. });
+    let fitted = |stats| (0..100).filter(|n| is_untold(&Schedule::fitted_to(&stats, *n))).count();
+    let (without, _) = tell(Schedule::in_turn(0), false);
+    assert_eq!((fitted(in_turn), fitted(without)), (20, 0));
 }
 
 #[test]

@@ -84,8 +84,28 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
             "create /b 0644",
         )
     };
-    let own = if engine == JournalEngine::Classic { vec![unwritten, reuse, gap] } else { vec![staging] };
+    let own = match engine {
+        JournalEngine::Classic => vec![unwritten, reuse, gap],
+        JournalEngine::Scalable => vec![staging, older()],
+        _ => vec![staging],
+    };
     shared.into_iter().chain(own).collect()
+}
+
+/// Two threads free blocks. The second one syncs and hands its block on before the first one has told what its record frees.
+fn older() -> Threaded {
+    // As much as a checkpoint takes, and more, so that what is freed is freed behind it.
+    let much: String = (1..=40).map(|n| format!("setxattr /f user.x 600 #{n}\n")).collect();
+    let owners =
+        "create /b 0644\nmkdir /d 0755\ncreate /d/x 0644\nunlink /d/x\ncreate /e 0644\nsetxattr /e user.x 600 #50";
+    // Neither waits for a lock of the other: one changes a file, one a directory.
+    let texts = [
+        format!("{owners}\ncreate /f 0644\n{much}sync"),
+        "removexattr /e user.x\nsync".into(),
+        "rmdir /d\nsync\nwrite /b 0 1K #90".into(),
+    ];
+    let (defect, engine) = (Defect::OlderRelease, JournalEngine::Scalable);
+    Threaded { defect, engine, data: DataMode::Ordered, mount: Mount::Dirty, lead: 0, texts }
 }
 
 /// A file of several blocks.

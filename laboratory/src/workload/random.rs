@@ -44,10 +44,13 @@ pub fn scarce(seed: u64) -> impl Iterator<Item = Workload> + Send {
 /// Interleavings of each program of threads.
 const SCHEDULES: u32 = 40;
 
-/// Two or three threads after others, short programs and longer ones, without end.
+/// Two or three threads after others, short programs and longer ones, without end. In one of eight, blocks change their owners beside each other.
 pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let of_this = seed.rotate_left(32) ^ n;
+        if n % 8 == 5 {
+            return hands_on(format!("threads {seed}/{n}"), of_this, n / 8);
+        }
         let count = 2 + n as usize % 2;
         // A mistake that takes two calls is seen in few interleavings of ten.
         let calls = [1, 2, 4, 6][(n / 2 % 4) as usize];
@@ -70,6 +73,53 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
             }),
         }
     })
+}
+
+/// A block of metadata each: how it is made at a path, changed, and given back.
+const OWNERS: [[&str; 3]; 4] = [
+    ["mkdir P 0755", "create P/x 0644\nunlink P/x", "rmdir P"],
+    ["create P 0644\nsetxattr P user.x 600 #1", "setxattr P user.x 500 #2", "removexattr P user.x"],
+    ["create P 0644\nsetxattr P user.x 700 #3", "setxattr P user.x 600 #4", "unlink P"],
+    ["create P 0644\nchattr P j\nwrite P 0 1000 #5", "write P 10 90 #6", "truncate P 0"],
+];
+
+/// What takes a block that is free.
+const TAKERS: [&str; 4] =
+    ["write /b 0 1K #90", "mkdir /n 0755\ncreate /n/x 0644", "setxattr /b user.x 600 #91", "write /b 0 3000 #92"];
+
+/// What [`threads()`] has of programs in which blocks are handed on, without end.
+pub fn handed_on(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    (0..).map(move |n: u64| hands_on(format!("handed on {seed}/{n}"), seed.rotate_left(32) ^ n, n))
+}
+
+/// Two threads give back blocks of metadata, of which the log has changes, and one of them hands its block on, while checkpoints bring home what is older.
+fn hands_on(name: String, seed: u64, n: u64) -> Workload {
+    let random = Fixed::new(Timestamp::default(), seed);
+    let below = |n: usize| random.random_u32() as usize % n;
+    // In directories of their own, so that neither waits for the other's lock.
+    let owners = ["/p/o", "/q/o"].map(|path| OWNERS[below(4)].map(|calls| calls.replace('P', path)));
+    let [[make, change, free], [make_other, change_other, free_other]] = owners;
+    let first = "create /b 0644\ncreate /f 0644\nmkdir /p 0755\nmkdir /q 0755";
+    // As much as a checkpoint takes, and more: what is freed is freed behind it.
+    let much: String = (0..40).map(|n| format!("setxattr /f user.x 600 #{}\n", REWRITES + n)).collect();
+    let before = [first, &make, &make_other, &change, &change_other, &much].join("\n");
+    let one = [&free, ["sync", "sync\nbring-home", "idle 6", "fsync /f"][below(4)]].join("\n");
+    let ends = ["idle 6", "sync", "bring-home", "fsync /b"][below(4)];
+    let other = [&free_other, ["sync", "idle 6"][below(2)], TAKERS[below(4)], ends].join("\n");
+    Workload {
+        name,
+        image: Kind::USUAL[n as usize % 3],
+        mount: [Mount::Dirty, Mount::Tight][n as usize / 3 % 2],
+        before: parse(&before),
+        remount: false,
+        calls: parse(&one),
+        others: Some(Others {
+            calls: vec![parse(&other)],
+            schedules: Schedules::Search { seed, count: SCHEDULES },
+            background: (n % 4 == 3).then_some(2),
+            lead: 0,
+        }),
+    }
 }
 
 /// Numbers of the fills of what is rewritten begin here.

@@ -15,5 +15,5 @@ pub mod thread;
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock::{Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard, RwLock};
 pub use parking_lot::{MappedMutexGuard, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
-pub use schedule::{Installed, Scheduler, install, task};
+pub use schedule::{Installed, Scheduler, install, task, untold};
 pub use std::sync::Arc;

@@ -12,6 +12,11 @@ pub trait Scheduler {
     /// The calling task is about to acquire a lock or to do an atomic operation.
     fn point(&self);
 
+    /// The calling task has done something that it is about to tell: see [`untold`].
+    fn untold(&self) {
+        self.point();
+    }
+
     /// The calling task cannot go on until another task has done something; it will try again after this.
     fn blocked(&self);
 
@@ -93,6 +98,26 @@ pub(super) fn point() {
 fn point_here() {
     if let Some(scheduler) = current() {
         scheduler.point();
+    }
+}
+
+/// What the calling thread has done is done, and nobody knows of it yet: it is about to tell.
+///
+/// A thread can lose its processor here for as long as others take to do the same, and much more, and to tell it. So what is told here comes
+/// late, and marks that only grow must not go back by it. A place where another task may be chosen, which schedules can pick by its kind: there
+/// are few of these among thousands of others.
+#[inline]
+pub fn untold() {
+    if is_any() {
+        untold_here();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn untold_here() {
+    if let Some(scheduler) = current() {
+        scheduler.untold();
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{Block, JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_env::sync::untold;
 
 /// A batch that is not settled.
 #[derive(Debug)]
@@ -165,6 +166,7 @@ impl Core {
         self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())?;
         if let Some(tid) = newest {
             reach::hit(Place::FlushedBatches);
+            untold();
             self.is_durable(tid);
         }
         Ok(())

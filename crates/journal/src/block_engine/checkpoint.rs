@@ -12,6 +12,7 @@ use crate::{Result, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_env::sync::untold;
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
 pub const BATCH: usize = 1024;
@@ -115,6 +116,7 @@ impl Core {
             let to = next.filter(|_| !plant::is(Defect::ZeroedTooFar)).map_or(head, |(_, at)| at);
             self.zero(from, to)?;
         }
+        untold();
         let mut pending = self.pending.lock();
         pending.written(due);
         self.waiting_bytes.store(pending.bytes(), Relaxed);

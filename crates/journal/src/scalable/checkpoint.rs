@@ -16,7 +16,7 @@ use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::{Arc, thread};
+use ondol_env::sync::{Arc, thread, untold};
 use ondol_nvm_log::Batch as Committed;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -123,6 +123,7 @@ impl Core {
         }
         self.home_works();
         reach::hit_if(!parts[0].is_empty(), Place::BuiltBlockHome);
+        untold();
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
         if let Some(all) = &self.pages {
             all.give(&pages);

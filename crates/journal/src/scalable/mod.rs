@@ -56,7 +56,7 @@ use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
+use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
 use ondol_nvm_log::{Log, LogError, Promise};
 use pace::Pace;
 use pages::Pages;
@@ -439,6 +439,7 @@ impl Core {
         drop(lent);
         let nth = self.handles.add(1).cast_unsigned();
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
+        untold();
         let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
         self.need_no_more(&dead, position);
         if reach::is_on() {
@@ -452,6 +453,7 @@ impl Core {
                 return Ok(Tid(position));
             }
             self.stats.lock().revokes += extents.len() as u64;
+            untold();
             self.freed.add(position, extents, dead);
         }
         if much || nth.is_multiple_of(LOOKS) || bytes >= LARGE {

@@ -18,6 +18,15 @@ pub enum Policy {
         /// About as many points as a run has: [`super::Stats::steps`] of another run of the same tasks.
         steps: u32,
     },
+    /// As [`Policy::Priorities`], but a task falls only where it has done something that it has not told yet
+    /// (`ondol_env::sync::untold`): all others then do what they can before it tells. Such places are a few in a hundred, and a thread that
+    /// lost its processor at another one is seldom noticed.
+    Untold {
+        /// How many events in order a defect may need; at least 1.
+        depth: u32,
+        /// About as many such places as a run has: [`super::Stats::untold`] of another run of the same tasks.
+        places: u32,
+    },
 }
 
 impl fmt::Display for Policy {
@@ -25,6 +34,7 @@ impl fmt::Display for Policy {
         match self {
             Self::Random => f.write_str("random"),
             Self::Priorities { depth, steps } => write!(f, "pct-{depth}-{steps}"),
+            Self::Untold { depth, places } => write!(f, "untold-{depth}-{places}"),
         }
     }
 }
@@ -36,8 +46,15 @@ impl FromStr for Policy {
         if text == "random" {
             return Ok(Self::Random);
         }
-        let (depth, steps) = text.strip_prefix("pct-").and_then(|rest| rest.split_once('-')).ok_or(())?;
-        Ok(Self::Priorities { depth: depth.parse().map_err(drop)?, steps: steps.parse().map_err(drop)? })
+        let numbers = |prefix| {
+            let (depth, among) = text.strip_prefix(prefix)?.split_once('-')?;
+            Some((depth.parse().ok()?, among.parse().ok()?))
+        };
+        match (numbers("pct-"), numbers("untold-")) {
+            (Some((depth, steps)), _) => Ok(Self::Priorities { depth, steps }),
+            (_, Some((depth, places))) => Ok(Self::Untold { depth, places }),
+            (None, None) => Err(()),
+        }
     }
 }
 
@@ -79,35 +96,46 @@ struct Priorities {
     /// Below this are those that have fallen; the last to fall is the lowest.
     floor: u64,
     changes: BTreeSet<u64>,
+    /// Only such points count.
+    of_untold: bool,
     points: u64,
     turn: u32,
+}
+
+/// Where the current task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// At any point.
+    Point,
+    /// It has done something that it has not told yet.
+    Untold,
+    /// It cannot go on at once.
+    GaveWay,
 }
 
 impl Choice {
     pub(super) fn new(policy: Policy, seed: u64) -> Self {
         let mut random = Random(seed);
-        let priorities = match policy {
-            Policy::Random => None,
-            Policy::Priorities { depth, steps } => Some(Priorities {
-                of: BTreeMap::new(),
-                floor: 1 << 32,
-                changes: (1..depth).map(|_| random.below(steps.into())).collect(),
-                points: 0,
-                turn: 0,
-            }),
+        let (depth, among, of_untold) = match policy {
+            Policy::Random => return Self { random, priorities: None },
+            Policy::Priorities { depth, steps } => (depth, steps, false),
+            Policy::Untold { depth, places } => (depth, places, true),
         };
+        let changes = (1..depth).map(|_| random.below(among.into())).collect();
+        let priorities =
+            Some(Priorities { of: BTreeMap::new(), floor: 1 << 32, changes, of_untold, points: 0, turn: 0 });
         Self { random, priorities }
     }
 
-    /// One of `ready`, which is not empty; `gave_way` if the current task cannot go on at once.
-    pub(super) fn next(&mut self, ready: &[usize], current: Option<usize>, gave_way: bool) -> usize {
+    /// One of `ready`, which is not empty.
+    pub(super) fn next(&mut self, ready: &[usize], current: Option<usize>, at: At) -> usize {
         let current = current.filter(|task| ready.contains(task));
         match (&mut self.priorities, ready) {
             (_, [only]) => *only,
-            (Some(priorities), _) => priorities.next(&mut self.random, ready, current, gave_way),
+            (Some(priorities), _) => priorities.next(&mut self.random, ready, current, at),
             (None, _) => {
                 let others: Vec<usize> =
-                    ready.iter().copied().filter(|task| !gave_way || Some(*task) != current).collect();
+                    ready.iter().copied().filter(|task| at != At::GaveWay || Some(*task) != current).collect();
                 others[self.random.below(others.len() as u64) as usize]
             }
         }
@@ -115,16 +143,18 @@ impl Choice {
 }
 
 impl Priorities {
-    fn next(&mut self, random: &mut Random, ready: &[usize], current: Option<usize>, gave_way: bool) -> usize {
+    fn next(&mut self, random: &mut Random, ready: &[usize], current: Option<usize>, at: At) -> usize {
         for task in ready {
             self.of.entry(*task).or_insert_with(|| random.next() | 1 << 63);
         }
-        let falls = self.changes.contains(&self.points) || gave_way || self.turn >= LONG_TURN;
+        let counts = !self.of_untold || at == At::Untold;
+        let is_change = counts && self.changes.contains(&self.points);
+        let falls = is_change || at == At::GaveWay || self.turn >= LONG_TURN;
         if let Some(current) = current.filter(|_| falls) {
             self.floor -= 1;
             self.of.insert(current, self.floor);
         }
-        self.points += 1;
+        self.points += u64::from(counts);
         let next = ready.iter().copied().max_by_key(|task| (self.of[task], *task)).expect("some task is ready");
         self.turn = if Some(next) == current { self.turn + 1 } else { 0 };
         next

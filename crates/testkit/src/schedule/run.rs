@@ -1,7 +1,7 @@
 //! One run: the tasks inside `shuttle`, and what `ondol_env::sync` asks.
 
 use super::Schedule;
-use super::choose::Choice;
+use super::choose::{At, Choice};
 use ondol_env::sync;
 use shuttle::scheduler::TaskId;
 use std::cell::RefCell;
@@ -21,6 +21,8 @@ pub struct Stats {
     pub steps: u64,
     /// Of these, choices that took the turn from a task that could have gone on.
     pub taken: u64,
+    /// Choices where a task had done something that it had not told yet, and others were ready.
+    pub untold: u64,
     /// Equal for equal sequences of choices, and for others practically never.
     pub fingerprint: u64,
 }
@@ -67,6 +69,8 @@ struct Run {
     live: usize,
     /// By task: how often it could not go on since any task did something.
     waits: BTreeMap<u32, u32>,
+    /// The next choice is made where a task has done something that it has not told yet.
+    is_untold: bool,
 }
 
 thread_local! {
@@ -92,6 +96,7 @@ pub(super) fn run(schedule: Schedule, tasks: Vec<Task>) -> Result<Stats, Why> {
         bodies: tasks.into_iter().map(Some).collect(),
         handles: Vec::new(),
         waits: BTreeMap::new(),
+        is_untold: false,
     }));
     let mut config = shuttle::Config::new();
     config.stack_size = STACK;
@@ -163,6 +168,12 @@ impl sync::Scheduler for Hook {
         shuttle::thread::sleep(Duration::ZERO);
     }
 
+    fn untold(&self) {
+        with_run(|run| run.is_untold = true);
+        self.point();
+        with_run(|run| run.is_untold = false);
+    }
+
     fn blocked(&self) {
         with_run(|run| run.waits(current()));
         shuttle::thread::yield_now();
@@ -205,7 +216,13 @@ impl Run {
         if self.why.is_some() {
             return None;
         }
-        let next = self.choice.next(ready, current, gave_way);
+        let at = match (gave_way, std::mem::take(&mut self.is_untold)) {
+            (true, _) => At::GaveWay,
+            (false, true) => At::Untold,
+            (false, false) => At::Point,
+        };
+        self.stats.untold += u64::from(at == At::Untold && ready.len() > 1);
+        let next = self.choice.next(ready, current, at);
         let could_go_on = !gave_way && current.is_some_and(|current| ready.contains(&current));
         self.stats.taken += u64::from(could_go_on && current != Some(next));
         self.stats.steps += 1;

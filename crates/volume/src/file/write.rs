@@ -9,6 +9,7 @@ use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
+use ondol_env::sync::untold;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::Extent;
@@ -130,6 +131,7 @@ impl Volume {
             && self.may_write_home(&guard, offset, n)?
         {
             let written = self.overwrite_only(&guard, offset, &bytes[..n]);
+            untold();
             // Also where it failed: what can be read has to become durable.
             self.note_written(&guard.node);
             written?;

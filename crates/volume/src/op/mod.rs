@@ -26,6 +26,7 @@ use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_env::sync::untold;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::{Extent, Handle, Kind, Tid};
@@ -370,6 +371,7 @@ impl<'v> Op<'v> {
         );
         let is_empty = handle.is_empty();
         let tid = handle.close();
+        untold();
         if plant::is(Defect::UnwrittenLate) {
             self.write_late()?;
         }
