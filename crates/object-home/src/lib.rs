@@ -6,6 +6,7 @@
 //!   a log on this machine before it                           [`Local`]               feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
 //!   parts of objects on the local disk                        [`Disk`]                feature `object`
+//!   parts of objects that are read in order, in one answer    `streams`               feature `object`
 //!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
 //! ```
@@ -32,6 +33,8 @@ mod prices;
 mod probe;
 #[cfg(feature = "object")]
 mod slow;
+#[cfg(feature = "object")]
+mod streams;
 /// For tests, and no part of the interface.
 #[cfg(feature = "object")]
 #[doc(hidden)]

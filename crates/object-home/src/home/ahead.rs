@@ -121,11 +121,15 @@ impl Slot {
 }
 
 impl Part {
-    /// Waits for its values: a chunk's number, and what it holds.
-    pub(super) fn wait(&self) -> Result<impl Iterator<Item = (u64, Bytes)>, HomeError> {
-        let (values, first) = (self.slot.wait()?, self.first);
-        let value = move |number: u64| Some((number, values.get((number - first) as usize)?.clone()?));
-        Ok(self.chunks.clone().filter_map(value))
+    /// Waits for the values of its piece.
+    pub(super) fn wait(&self) -> Result<Arc<Values>, HomeError> {
+        self.slot.wait()
+    }
+
+    /// Its own among them.
+    pub(super) fn of<'v>(&self, values: &'v [Option<Bytes>]) -> &'v [Option<Bytes>] {
+        let at = |number: u64| (number - self.first) as usize;
+        &values[at(self.chunks.start)..at(self.chunks.end)]
     }
 }
 

@@ -17,8 +17,8 @@ use super::runs::Runs;
 use super::seen::Seen;
 use super::settle::{Flusher, Turn};
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
-use crate::disk_cache;
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
+use crate::{disk_cache, streams};
 use bytes::Bytes;
 use ondol_block::Counters;
 use ondol_env::plant::{self, Defect};
@@ -163,7 +163,7 @@ impl Home {
     /// There is none, or no such snapshot; the store fails or does not let us; a record is damaged.
     pub fn view(bucket: &Bucket, what: &What, opening: &Opening) -> Result<Self, HomeError> {
         let border = border(bucket)?;
-        let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
+        let (bucket, disk) = disk_cache::over(&streams::over(bucket), opening.disk.as_ref())?;
         let is_newest = *what == What::Newest;
         let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
         let work = async move {
@@ -192,7 +192,7 @@ impl Home {
 
     fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
         let border = border(bucket)?;
-        let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
+        let (bucket, disk) = disk_cache::over(&streams::over(bucket), opening.disk.as_ref())?;
         let (b, o, planted) = (bucket.clone(), opening.clone(), plant::current());
         let work = async move {
             let found = Found::find(b, o, making.is_some(), planted).await?;

@@ -44,7 +44,7 @@ impl Home {
         // What waits is looked at first: it is there until the database has it.
         let loose = self.writer.as_ref().map(|writer| writer.loose.read().within(first..end)).unwrap_or_default();
         let is_all = loose.len() as u64 == end - first;
-        let stored = if is_all { BTreeMap::new() } else { self.gather(offset, buf.len() as u64)? };
+        let stored = if is_all { Values::new() } else { self.gather(offset, buf.len() as u64)? };
         let mut edge = vec![];
         for number in first..end {
             let start = number * size as u64;
@@ -52,7 +52,7 @@ impl Home {
             let from = offset.saturating_sub(start) as usize;
             let to = ((offset + buf.len() as u64 - start) as usize).min(size);
             let place = &mut buf[(start + from as u64 - offset) as usize..][..to - from];
-            match (loose.get(&number), stored.get(&number)) {
+            match (loose.get(&number), stored.get((number - first) as usize).and_then(Option::as_ref)) {
                 (Some(Some(chunk)), _) => place.copy_from_slice(&chunk[from..to]),
                 (Some(None), _) | (None, None) => place.fill(0),
                 (None, Some(value)) if place.len() == size => self.decode(number, value, place)?,
@@ -72,33 +72,38 @@ impl Home {
         for wanted in ahead.read(offset, len, self.len()) {
             let (data, name, limit) = (self.data.clone(), self.bucket.name.clone(), self.timeout);
             self.border.spawn(async move {
-                let work = values_of(&data, wanted.chunks.clone(), &name);
+                let how = whole();
+                let work = values_of(&data, wanted.chunks.clone(), &how, &name);
                 wanted.put(bounded(name.clone(), "reading ahead", limit, work).await);
             });
         }
     }
 
     /// The values of the chunks that have these bytes: what was asked for before, and the rest.
-    fn gather(&self, offset: u64, len: u64) -> Result<BTreeMap<u64, Bytes>, HomeError> {
+    fn gather(&self, offset: u64, len: u64) -> Result<Values, HomeError> {
         let size = self.format.size().bytes() as u64;
         let (first, end) = (offset / size, (offset + len).div_ceil(size));
         let parts = self.ahead.as_ref().map(|ahead| ahead.find(offset, len)).unwrap_or_default();
-        let (mut values, mut at) = (BTreeMap::new(), first);
+        let mut values: Values = vec![None; (end - first) as usize];
+        let mut put = |from: u64, found: &[Option<Bytes>]| {
+            values[(from - first) as usize..][..found.len()].clone_from_slice(found);
+        };
+        let mut at = first;
         for Part { chunks, .. } in &parts {
             if at < chunks.start {
-                values.append(&mut self.fetch(at..chunks.start)?);
+                put(at, &self.fetch(at..chunks.start)?);
             }
             at = chunks.end;
         }
         if at < end {
-            values.append(&mut self.fetch(at..end)?);
+            put(at, &self.fetch(at..end)?);
         }
         for part in parts {
             match part.wait() {
-                Ok(found) => values.extend(found),
+                Ok(found) => put(part.chunks.start, part.of(&found)),
                 Err(e @ HomeError::Away { .. }) => return Err(e),
                 // Perhaps because of something beside what is wanted.
-                Err(_) => values.append(&mut self.fetch(part.chunks.clone())?),
+                Err(_) => put(part.chunks.start, &self.fetch(part.chunks.clone())?),
             }
         }
         Ok(values)
@@ -163,19 +168,15 @@ impl Home {
     }
 
     /// The values of a range.
-    fn fetch(&self, range: Range<u64>) -> Result<BTreeMap<u64, Bytes>, HomeError> {
+    fn fetch(&self, range: Range<u64>) -> Result<Values, HomeError> {
         let (data, name) = (self.data.clone(), self.bucket.name.clone());
         let work = async move {
-            let mut found = BTreeMap::new();
             if range.end - range.start > SINGLE {
-                let put = |number, value| drop(found.insert(number, value));
-                let scanned = scan(&data, range, &parallel(), put).await;
-                scanned.map_err(|e| fault(&name, &e))?;
-                return Ok(found);
+                return values_of(&data, range, &parallel(), &name).await;
             }
+            let mut found = Values::new();
             for number in range {
-                let got = get(&data, number).await.map_err(|e| fault(&name, &e))?;
-                found.extend(got.map(|value| (number, value)));
+                found.push(get(&data, number).await.map_err(|e| fault(&name, &e))?);
             }
             Ok(found)
         };
@@ -193,14 +194,18 @@ impl Home {
     }
 }
 
-/// The values of a piece that is read ahead. It is one request for each object that has chunks of it.
-async fn values_of(data: &Data, chunks: Range<u64>, name: &str) -> Result<Values, HomeError> {
+/// The values of a range, by a scan.
+async fn values_of(data: &Data, chunks: Range<u64>, how: &ScanOptions, name: &str) -> Result<Values, HomeError> {
     let mut values: Values = vec![None; (chunks.end - chunks.start) as usize];
     let first = chunks.start;
     let put = |number: u64, value| values[(number - first) as usize] = Some(value);
-    let whole = ScanOptions::default().with_read_ahead_bytes(WINDOW as usize);
-    scan(data, chunks, &whole, put).await.map_err(|e| fault(name, &e))?;
+    scan(data, chunks, how, put).await.map_err(|e| fault(name, &e))?;
     Ok(values)
+}
+
+/// One request for each object: of a piece that is read ahead, which is one of several.
+fn whole() -> ScanOptions {
+    ScanOptions::default().with_read_ahead_bytes(WINDOW as usize)
 }
 
 /// Several requests at once.

@@ -13,7 +13,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,7 +50,7 @@ pub struct Requests {
     pub repeated: u64,
     /// Bytes of puts and parts that were acknowledged.
     pub up: u64,
-    /// Bytes of reads that were answered.
+    /// Bytes that have come of reads.
     pub down: u64,
     /// Answers that are none: the store failed, refused the credentials, or was not reached. That an object is missing or exists is an answer.
     pub failed: u64,
@@ -291,9 +291,21 @@ impl ObjectStore for Meter {
         let asked = self.counts.ask();
         let got = self.inner.get_opts(location, options).await;
         asked.heard(&got);
-        let bytes = |got: &GetResult| if is_head { 0 } else { got.range.end - got.range.start };
+        let bytes = |got: &GetResult| match got.payload {
+            GetResultPayload::File(..) if !is_head => got.range.end - got.range.start,
+            // What comes is counted when it does: whoever reads may stop.
+            _ => 0,
+        };
         self.counts.answered(&got, &self.counts.down, bytes);
-        got
+        let mut got = got?;
+        if let GetResultPayload::Stream(stream) = got.payload {
+            let counts = self.counts.clone();
+            let counted = stream.inspect_ok(move |bytes| {
+                counts.down.fetch_add(bytes.len() as u64, Relaxed);
+            });
+            got.payload = GetResultPayload::Stream(counted.boxed());
+        }
+        Ok(got)
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

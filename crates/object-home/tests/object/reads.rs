@@ -7,8 +7,8 @@ use ondol_object_home::unruly::Plan;
 /// Bytes of the volumes here.
 const VOLUME: u64 = 48 << 20;
 
-/// A volume full of bytes that LZ4 can do nothing with, with some blocks written again, opened anew.
-fn full(store: &Unruly, chunk: u64) -> (Home, Vec<u8>) {
+/// A volume full of bytes that LZ4 can do nothing with, with some blocks written again, opened anew while the store follows a plan.
+fn full(store: &Unruly, chunk: u64, plan: Plan) -> (Home, Vec<u8>) {
     let making = making_of(chunk, VOLUME / 4096);
     let opening = Opening { object: 4 << 20, ..opening() };
     let home = Home::make(&bucket(store.clone()), making, &opening).unwrap();
@@ -26,6 +26,7 @@ fn full(store: &Unruly, chunk: u64) -> (Home, Vec<u8>) {
     }
     home.close().unwrap();
     drop(home);
+    store.follow(plan);
     let bucket = bucket(store.clone());
     (Home::view(&bucket, &What::Now, &opening).unwrap(), bytes)
 }
@@ -45,8 +46,8 @@ fn reads_in_order_are_few_requests_and_several_at_once() {
     for chunk in SIZES {
         for len in [4 << 10, 128 << 10, 1 << 20] {
             let store = unruly();
-            let (home, bytes) = full(&store, chunk);
-            store.follow(Plan { latency: Duration::from_millis(2), ..Plan::default() });
+            let far = Plan { latency: Duration::from_millis(2), ..Plan::default() };
+            let (home, bytes) = full(&store, chunk, far);
             let (gets, at_once) = in_order(&store, &home, &bytes, len);
             // Up to 2 MiB each, which may lie in two objects; fewer while it is not sure yet that it goes on; indexes and filters of twelve objects.
             assert!(gets <= 140, "chunks of {chunk}, reads of {len}: {gets} gets");
@@ -55,10 +56,27 @@ fn reads_in_order_are_few_requests_and_several_at_once() {
     }
 }
 
+/// Of a store that is near, an object comes in one answer, whatever is read of it.
+#[test]
+fn reads_in_order_of_a_store_that_is_near_are_fewer_requests_still() {
+    for chunk in SIZES {
+        for len in [4 << 10, 128 << 10, 1 << 20] {
+            let store = unruly();
+            let (home, bytes) = full(&store, chunk, Plan::default());
+            let down = home.requests().down;
+            let (gets, _) = in_order(&store, &home, &bytes, len);
+            // Indexes and filters of twelve objects, what is read until it is sure that it goes on, and one for each object.
+            assert!(gets <= 85, "chunks of {chunk}, reads of {len}: {gets} gets");
+            let down = home.requests().down - down;
+            assert!(down <= VOLUME + VOLUME / 8, "chunks of {chunk}, reads of {len}: {down} bytes");
+        }
+    }
+}
+
 #[test]
 fn a_read_here_and_there_takes_little_more_than_one_request() {
     let store = unruly();
-    let (home, bytes) = full(&store, 4096);
+    let (home, bytes) = full(&store, 4096, Plan::default());
     // Indexes and filters come first.
     (0..VOLUME).step_by(1 << 20).for_each(|at| drop(read(&home, at, 4096)));
     let mut random = Random(1);
@@ -108,7 +126,7 @@ fn what_is_written_ahead_of_a_reader_is_read() {
 fn parts_of_chunks_are_asked_for_at_once_and_once() {
     let store = unruly();
     let chunk = 64 << 10;
-    let (home, mut bytes) = full(&store, chunk);
+    let (home, mut bytes) = full(&store, chunk, Plan::default());
     drop(home);
     let home = Home::open(&bucket(store.clone()), &opening()).unwrap();
     (0..VOLUME).step_by(1 << 20).for_each(|at| drop(read(&home, at + chunk, 4096)));
