@@ -32,6 +32,7 @@ mod recent;
 mod record;
 mod runs;
 mod seen;
+mod settings;
 mod settle;
 mod snapshot;
 mod store;

@@ -13,8 +13,8 @@ use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::local::{Joined, Local, NONE, Survey, judge};
 use super::recent::Recent;
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
-use super::runs::Runs;
 use super::seen::Seen;
+use super::settings::{collector, filters, settings};
 use super::settle::{Flusher, Turn};
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
@@ -26,14 +26,10 @@ use ondol_env::sync::atomic::AtomicU64;
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
 use slatedb::admin::{Admin, AdminBuilder};
-use slatedb::config::{
-    CompactionWorkerOptions, CompactorOptions, DbReaderOptions, GarbageCollectorDirectoryOptions,
-    GarbageCollectorOptions, Settings,
-};
+use slatedb::config::DbReaderOptions;
 use slatedb::object_store::path::Path;
 use slatedb::{
-    BlockCachePolicy, BloomFilterPolicy, CacheTarget, Db, DbReader, DbReaderMode, FilterPolicy,
-    GarbageCollectorBuilder, SstBlockSize, VersionedManifest,
+    BlockCachePolicy, CacheTarget, Db, DbReader, DbReaderMode, GarbageCollectorBuilder, SstBlockSize, VersionedManifest,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,9 +39,6 @@ const THREADS: usize = 3;
 
 /// What is read at once of an object when one chunk is wanted. Larger blocks make indexes smaller, and long reads cheaper.
 const BLOCK: SstBlockSize = SstBlockSize::Block16Kib;
-
-/// Objects with so many keys have filters.
-const FILTERED: u32 = 16;
 
 /// Who looks for newer states so seldom sees none.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -108,9 +101,6 @@ pub enum What {
     /// The snapshot of this name.
     Snapshot(String),
 }
-
-/// So many objects may wait for a compaction: more than the fastest writer makes while the compactor does not look.
-const OBJECTS: usize = 256;
 
 /// A reader that is overtaken by writers so often gives up.
 const OVERTAKEN: u32 = 20;
@@ -323,9 +313,10 @@ impl Found {
         let (cache, empty) = (Arc::new(Cache::new(self.opening.cache)), Arc::new(Empty::default()));
         let bypass = Bypass::new(store.clone(), self.opening.object / 2, empty.clone(), self.planted);
         let builder = Db::builder(database(&self.bucket), bypass.clone());
-        let collector = GarbageCollectorBuilder::new(database(&self.bucket), store.clone());
-        let builder = builder.with_gc_builder(collector.with_options(self.collector()).with_gc_filter(empty));
-        let builder = builder.with_settings(self.settings()).with_db_cache(cache, 0).with_filter_policies(filters());
+        let collecting = GarbageCollectorBuilder::new(database(&self.bucket), store.clone());
+        let builder = builder.with_gc_builder(collecting.with_options(collector(self.updates)).with_gc_filter(empty));
+        let builder =
+            builder.with_settings(settings(&self.opening)).with_db_cache(cache, 0).with_filter_policies(filters());
         // What was written is in the cache of who writes.
         let cached = BlockCachePolicy::default().with_flush_targets(&[CacheTarget::Index, CacheTarget::Filters]);
         let built = builder.with_block_cache_policy(cached).with_sst_block_size(BLOCK).build().await;
@@ -364,64 +355,6 @@ impl Found {
         let header = Header { epoch: header.epoch + 1, closed: false, log, ..header };
         Ok(Database { flusher, header, newest, joined })
     }
-
-    /// Requests are made when we ask for them, idle volumes ask seldom, and fences stay for ever.
-    fn settings(&self) -> Settings {
-        let (object, poll) = (self.opening.object, Duration::from_secs(10));
-        // What waits for the bucket is counted twice, as the database's log and as its memtable.
-        let lag = self.opening.local.as_ref().map_or(0, Local::bound) as usize;
-        let worker = CompactionWorkerOptions {
-            max_concurrent_compactions: 2,
-            compactions_poll_interval: poll,
-            min_filter_keys: FILTERED,
-            ..CompactionWorkerOptions::default()
-        };
-        let compactor = CompactorOptions {
-            poll_interval: poll,
-            max_concurrent_compactions: 2,
-            worker: Some(worker),
-            ..CompactorOptions::default()
-        };
-        Settings {
-            flush_interval: None,
-            min_filter_keys: FILTERED,
-            manifest_poll_interval: Duration::from_secs(30),
-            l0_sst_size_bytes: object,
-            max_unflushed_bytes: object * 4 + lag * 2,
-            // As many as are written between two polls of the compactor.
-            l0_max_ssts: OBJECTS,
-            l0_max_ssts_per_key: OBJECTS,
-            compactor_options: Some(compactor),
-            // With a filter, by its own builder.
-            garbage_collector_options: None,
-            ..Settings::default()
-        }
-    }
-
-    /// What is old goes, but for fences.
-    fn collector(&self) -> GarbageCollectorOptions {
-        let old = Some(GarbageCollectorDirectoryOptions {
-            interval: Some(Duration::from_secs(600)),
-            min_age: Duration::from_secs(3600),
-            ..GarbageCollectorDirectoryOptions::default()
-        });
-        // Numbers of manifests may only be used again if a boundary forbids it, which such a store cannot keep.
-        let numbered = old.filter(|_| self.updates);
-        GarbageCollectorOptions {
-            manifest_options: numbered,
-            compactions_options: numbered,
-            wal_options: old,
-            wal_fence_options: old,
-            compacted_options: old,
-            boundary_files_enabled: self.updates,
-            ..GarbageCollectorOptions::default()
-        }
-    }
-}
-
-/// By chunk, and by range of chunks.
-fn filters() -> Vec<Arc<dyn FilterPolicy>> {
-    vec![Arc::new(BloomFilterPolicy::new(10)), Arc::new(Runs)]
 }
 
 async fn record(db: &Db, name: &str, key: &[u8]) -> Result<Option<Bytes>, HomeError> {
