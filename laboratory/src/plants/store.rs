@@ -30,8 +30,8 @@ pub const IN_STORE: &[InStore] = &[
 /// One sync.
 const ONE: &str = "write /a 0 3000 #1\nfsync /a";
 
-/// More than goes through the database's log.
-const LARGE: &str = "write /a 0 200K #1\nfsync /a";
+/// More than goes through the database's log, and too little to become a sorted object by itself.
+const LARGE: &str = "write /a 0 110K #1\nfsync /a";
 
 /// More syncs than a short log has room for, each much less than that.
 const EIGHT: &str = "write /a 0 16000 #1\nfsync /a\nwrite /a 0 16000 #2\nfsync /a\nwrite /a 0 16000 #3\nfsync /a\n\

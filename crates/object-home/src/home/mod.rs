@@ -35,6 +35,7 @@ mod seen;
 mod settings;
 mod settle;
 mod snapshot;
+mod still;
 mod store;
 
 pub use clone::Of;

@@ -16,6 +16,7 @@ use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::seen::Seen;
 use super::settings::{collector, filters, settings};
 use super::settle::{Flusher, Turn};
+use super::still::Still;
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
 use crate::{disk_cache, streams};
@@ -102,8 +103,9 @@ pub enum What {
     Snapshot(String),
 }
 
-/// A reader that is overtaken by writers so often gives up.
+/// A reader that is overtaken by writers so often gives up. It waits so long after the first time, and longer each time.
 const OVERTAKEN: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The database of who writes, as it was found.
 struct Database {
@@ -155,9 +157,10 @@ impl Home {
         let border = border(bucket)?;
         let (bucket, disk) = disk_cache::over(&streams::over(bucket), opening.disk.as_ref())?;
         let is_newest = *what == What::Newest;
-        let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
+        let (mut b, what, o) = (bucket.clone(), what.clone(), opening.clone());
         let work = async move {
             let polls = if what == What::Now { NEVER } else { DbReaderOptions::default().manifest_poll_interval };
+            let still = Still::over(&mut b, what == What::Now);
             let mode = match what {
                 What::Newest | What::Now => DbReaderMode::FollowLatest,
                 What::Snapshot(name) => DbReaderMode::Checkpoint(snapshot::find(&b, &name).await?),
@@ -166,7 +169,7 @@ impl Home {
             require(&b, &found)?;
             // A snapshot is older than what was seen.
             let seen = Seen::beside(o.disk.as_ref()).filter(|_| matches!(mode, DbReaderMode::FollowLatest));
-            let (reader, header) = reader(&b, mode, polls, &o).await?;
+            let (reader, header) = reader(&b, mode, polls, &o, &still).await?;
             Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None)?;
             Ok((reader, header))
         };
@@ -199,7 +202,7 @@ impl Home {
         };
         let (found, Database { flusher, header, newest, joined }) =
             border.wait(bounded(bucket.name.clone(), "opening for writing", opening.timeout, work))?;
-        let turn = Arc::new(Turn::new(newest.number));
+        let turn = flusher.turn.clone();
         let keeper = found.keeper();
         border.spawn(keeper.clone().keep(turn.clone()));
         let first = newest.number;
@@ -262,6 +265,9 @@ impl Home {
         let writer = self.writer()?;
         self.start_shipper(writer);
         let mut order = writer.order.lock();
+        // What the last writer has left out and not noted lies before all that this one puts.
+        let sorted = writer.flusher.db.manifest().last_l0_seq();
+        self.drive("noting what is not in the log", writer.flusher.note(Some(sorted)))?;
         self.join(writer, &mut order, survey)?;
         order.epoch = self.header.epoch;
         self.put_header(writer, &mut order, self.header)
@@ -280,7 +286,7 @@ impl Found {
         }
         // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a database without a header.
         if make && is_there {
-            match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening).await {
+            match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default()).await {
                 Err(HomeError::Missing { .. }) => {}
                 Ok(_) => return Err(HomeError::Exists { name: bucket.name }),
                 Err(e) => return Err(e),
@@ -346,12 +352,16 @@ impl Found {
         let joined = judged(self.planted, &self.opening, name, &header, newest.number)?;
         let log = joined.as_ref().map_or(NONE, |joined| joined.uuid);
         let note = noted(name, header.seed, record(&db, name, NOTE_KEY).await?)?;
-        // A clone has a log of its own.
-        if note.uuid == header.uuid {
-            bypass.empty().load(&note.empty);
+        let sorted = db.manifest().last_l0_seq();
+        if note.seq > sorted {
+            return Err(damaged(format!("the manifest has rows up to {sorted}, and had them up to {}", note.seq)));
         }
-        bypass.take_note(note);
-        let flusher = Flusher { db, name: name.clone(), seed: header.seed, uuid: header.uuid, bypass };
+        // A clone has a log of its own.
+        let empty = if note.uuid == header.uuid { note.empty } else { Vec::new() };
+        bypass.empty().load(&empty);
+        bypass.take_note(Note { empty, ..note });
+        let turn = Arc::new(Turn::new(newest.number));
+        let flusher = Flusher { db, turn, name: name.clone(), seed: header.seed, uuid: header.uuid, bypass };
         let header = Header { epoch: header.epoch + 1, closed: false, log, ..header };
         Ok(Database { flusher, header, newest, joined })
     }
@@ -381,6 +391,7 @@ async fn reader(
     mode: DbReaderMode,
     polls: Duration,
     opening: &Opening,
+    still: &Still,
 ) -> Result<(DbReader, Header), HomeError> {
     let name = &bucket.name;
     let mut tries = 0;
@@ -398,17 +409,21 @@ async fn reader(
             let header = clone::own(bucket, &reader.manifest(), header).await?;
             return Ok((reader, header));
         }
+        still.begin_anew();
+        let ended = reader.close().await;
+        ended.map_err(|e| HomeError::of_database(name, "to be read", &e))?;
         tries += 1;
         if tries == OVERTAKEN {
             return Err(HomeError::Overtaken { name: name.clone(), tries });
         }
+        tokio::time::sleep(PAUSE * tries).await;
     }
 }
 
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
 async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>) -> Result<(), HomeError> {
     let name = &bucket.name;
-    let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening).await {
+    let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default()).await {
         Ok(found) => found,
         Err(HomeError::Missing { .. }) => return Ok(()),
         Err(e) => return Err(e),

@@ -188,10 +188,14 @@ pub(super) async fn explain(keeper: &Keeper, error: HomeError) -> HomeError {
     HomeError::Fenced { name, by }
 }
 
+/// When sorted objects have taken so long, it is seen to that they do not wait for the log.
+const STUCK: Duration = Duration::from_millis(100);
+
 /// Makes durable what the database has.
 #[derive(Clone)]
 pub(super) struct Flusher {
     pub(super) db: Db,
+    pub(super) turn: Arc<Turn>,
     pub(super) name: String,
     /// Of the home's records.
     pub(super) seed: u32,
@@ -210,14 +214,28 @@ impl Flusher {
         }
         reach::hit(Place::LogBypassed);
         let begun = self.bypass.begin();
-        self.flushed(FlushType::MemTable, seq).await?;
-        let durable = self.db.status().durable_seq;
-        let is_closed = self.bypass.end(begun);
-        self.note(is_closed.then_some(durable)).await?;
-        if is_closed && self.bypass.reopen() {
+        self.sorted(seq).await?;
+        // The flush of the log took what came while others were put, which the manifest need not have.
+        let put = self.db.status().durable_seq;
+        let is_closed = self.bypass.end(begun, self.db.manifest().last_l0_seq(), put);
+        self.note(is_closed.then_some(put)).await?;
+        if is_closed && self.bypass.reopen(begun) {
             reach::hit(Place::LogReopened);
         }
         Ok(())
+    }
+
+    /// As [`Self::flushed`], of the sorted objects. These wait for whatever was frozen since, and the manifest for rows of that which are not in the log yet: whoever would flush it
+    /// may be waiting for this.
+    async fn sorted(&self, seq: u64) -> Result<(), HomeError> {
+        let mut sorted = Box::pin(self.flushed(FlushType::MemTable, seq));
+        loop {
+            match tokio::time::timeout(STUCK, &mut sorted).await {
+                Ok(done) => return done,
+                Err(_) if self.db.status().durable_seq < self.turn.newest_and_seq().1 => self.make_room(),
+                Err(_) => {}
+            }
+        }
     }
 
     async fn flushed(&self, flush_type: FlushType, seq: u64) -> Result<(), HomeError> {
@@ -233,7 +251,7 @@ impl Flusher {
     }
 
     /// Notes what is empty in the log, and if `closed`, which row the manifest must have.
-    async fn note(&self, closed: Option<u64>) -> Result<(), HomeError> {
+    pub(super) async fn note(&self, closed: Option<u64>) -> Result<(), HomeError> {
         let changed = self.bypass.empty().changed();
         if closed.is_none() && changed.is_none() {
             return Ok(());
@@ -259,6 +277,9 @@ impl Flusher {
 
     /// The log is flushed to make room, which nobody waits for.
     pub(super) fn make_room(&self) {
+        if self.bypass.is_beside() {
+            return;
+        }
         let (db, beside): (Db, Beside) = (self.db.clone(), self.bypass.beside());
         tokio::spawn(async move {
             let flushed = db.flush().await;

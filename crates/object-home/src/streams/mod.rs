@@ -1,7 +1,7 @@
 //! Parts of one object that are read one after the other come in one answer of the store.
 //!
 //! A store over a store. Whoever reads a volume in order asks for one object in many ranges. A store that is near gains nothing from many requests at once, and each of them costs it something: some send a whole object
-//! without looking at it, and a part of one through their memory. So the object is asked for once, and what comes is given to the ranges in their order. No more of it is taken than was asked for: the rest waits in the store.
+//! without looking at it, and a part of one through their memory. So the object is asked for once, and what comes is given to the ranges in their order. What follows a range waits in the store until it is asked for; what lies before the first one is passed over.
 //!
 //! A store that is far away is asked for ranges, as it was before: there, several answers at once are quicker than one.
 
@@ -140,7 +140,11 @@ impl Streams {
 
     async fn read(&self, location: &Path, options: GetOptions, range: Range<u64>) -> Result<GetResult> {
         if let Some(stream) = self.shared.stream(location, &range) {
-            let mut source = stream.source.lock().await;
+            stream.is_used.store(true, Relaxed);
+            // One answer that stands still holds nobody up for long.
+            let Ok(mut source) = tokio::time::timeout(IDLE, stream.source.lock()).await else {
+                return self.passed(location, options).await;
+            };
             let taken = source.take(&*self.inner, location, &options, &range).await;
             if source.has_failed() {
                 self.shared.end(|other| Arc::ptr_eq(other, &stream));

@@ -148,7 +148,9 @@ impl Source {
         let filled = Bytes::from(filled);
         if is_next && comes {
             let behind = len.min(BEHIND as usize);
-            self.kept.push_front((range.end - behind as u64, filled.slice(len - behind..)));
+            // A slice would keep all of it.
+            let end = Bytes::copy_from_slice(&filled[len - behind..]);
+            self.kept.push_front((range.end - behind as u64, end));
         }
         Some(filled)
     }

@@ -9,7 +9,7 @@ use ondol_object_home::object_store::{
 };
 use ondol_object_home::unruly::Plan;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// A batch with so many chunks, of which the first is `first`.
 pub(super) fn submit(home: &Home, first: u64, chunks: u64, what: u64) -> u64 {
@@ -149,14 +149,21 @@ fn snapshots_and_clones_have_what_has_bypassed_the_log() {
     assert!(holds(&own, 0, 64, 2000) && holds(&own, 200, 64, 7000));
 }
 
-/// A store at which something is done once, before the first question about the log, and where sorted objects wait until they may be put.
+/// A store at which something is done once, before the first question about the log, and where sorted objects wait until they may be put, or objects of the log.
+#[derive(Default)]
 pub(super) struct Between {
-    pub(super) inner: Unruly,
+    pub(super) inner: Option<Unruly>,
     pub(super) work: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     pub(super) is_held: Arc<AtomicBool>,
+    /// So many objects of the log may be put. 0: all.
+    pub(super) logs: Arc<AtomicUsize>,
 }
 
 impl Between {
+    fn inner(&self) -> &Unruly {
+        self.inner.as_ref().unwrap()
+    }
+
     fn now(&self, path: Option<&Path>) {
         if path.is_some_and(|path| path.parts().any(|part| part.as_ref() == "wal")) {
             let work = self.work.lock().unwrap().take();
@@ -188,38 +195,44 @@ impl ObjectStore for Between {
         while is_sorted && self.is_held.load(SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.inner.put_opts(location, payload, opts).await
+        if location.parts().any(|part| part.as_ref() == "wal") {
+            while self.logs.load(SeqCst) == 1 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let _ = self.logs.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        }
+        self.inner().put_opts(location, payload, opts).await
     }
 
     async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, opts).await
+        self.inner().put_multipart_opts(location, opts).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.now(Some(location));
-        self.inner.get_opts(location, options).await
+        self.inner().get_opts(location, options).await
     }
 
     fn delete_stream(&self, locations: Stream<Result<Path>>) -> Stream<Result<Path>> {
-        self.inner.delete_stream(locations)
+        self.inner().delete_stream(locations)
     }
 
     fn list(&self, prefix: Option<&Path>) -> Stream<Result<ObjectMeta>> {
         self.now(prefix);
-        self.inner.list(prefix)
+        self.inner().list(prefix)
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> Stream<Result<ObjectMeta>> {
         self.now(prefix);
-        self.inner.list_with_offset(prefix, offset)
+        self.inner().list_with_offset(prefix, offset)
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
+        self.inner().list_with_delimiter(prefix).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
+        self.inner().copy_opts(from, to, options).await
     }
 }
 
@@ -236,7 +249,8 @@ fn a_reader_that_is_overtaken_between_manifest_and_log_begins_again() {
         let number = submit(&writer, 0, 1, 2);
         writer.settle(number).unwrap();
     };
-    let between = Between { inner: store, work: Mutex::new(Some(Box::new(work))), is_held: Arc::default() };
+    let work: Box<dyn FnOnce() + Send> = Box::new(work);
+    let between = Between { inner: Some(store), work: Mutex::new(Some(work)), ..Between::default() };
     let seen = Home::view(&bucket(between), &What::Now, &opening()).unwrap();
     // The small batch is there only with the large one before it.
     assert_eq!(read_chunk(&seen, 0), chunk(2));
@@ -256,4 +270,46 @@ fn a_writer_that_was_taken_over_acknowledges_nothing_that_has_bypassed_the_log()
     drop((old, new));
     let home = Home::open(&bucket(store), &short()).unwrap();
     assert!(holds(&home, 100, 64, 5000));
+}
+
+/// Takes what the database puts first and holds what it puts then: a batch comes meanwhile, which the same flush of the log takes, and the flush of sorted objects does not.
+fn split(chunks: u64) -> (Arc<InMemory>, Home, u64) {
+    let memory = Arc::new(InMemory::new());
+    let logs = Arc::new(AtomicUsize::new(0));
+    let store = Unruly::new(memory.clone());
+    let between = Between { inner: Some(store.clone()), logs: logs.clone(), ..Between::default() };
+    let home = Home::make(&bucket(between), making(4096), &short()).unwrap();
+    store.record();
+    logs.store(1, SeqCst);
+    let number = submit(&home, 0, 13, 1);
+    let last = std::thread::scope(|scope| {
+        let first = scope.spawn(|| home.settle(number));
+        std::thread::sleep(Duration::from_millis(100));
+        let last = submit(&home, 100, chunks, 500);
+        logs.store(0, SeqCst);
+        first.join().unwrap().unwrap();
+        last
+    });
+    (memory, home, last)
+}
+
+#[test]
+fn what_comes_beside_a_flush_and_bypasses_the_log_with_it_is_not_taken_for_durable() {
+    let (memory, home, last) = split(1);
+    home.settle(last).unwrap();
+    let after = Unruly::new(Arc::new(memory.fork()));
+    let again = Home::open(&bucket(after), &short()).unwrap();
+    assert!(holds(&again, 0, 13, 1) && holds(&again, 100, 1, 500));
+    drop(home);
+}
+
+#[test]
+fn sorted_objects_do_not_wait_for_rows_that_nobody_flushes() {
+    for chunks in [2, 5, 8, 11] {
+        let (memory, home, last) = split(chunks);
+        let number = submit(&home, 200, 11 - chunks.min(10), 900);
+        home.settle(number.max(last)).unwrap();
+        let after = Unruly::new(Arc::new(memory.fork()));
+        assert!(holds(&Home::open(&bucket(after), &short()).unwrap(), 100, chunks, 500));
+    }
 }

@@ -6,7 +6,6 @@ use super::local::{NEVER, Tape, commit, make_with, open_with, with, without};
 use super::*;
 use ondol_env::plant::{self, Defect};
 use ondol_object_home::Border;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// What was looked at is as it should be, in this order: without the defect, with it.
@@ -92,7 +91,7 @@ fn an_object_of_the_log_behind_what_has_bypassed_it_is_found() {
         let memory = Arc::new(InMemory::new());
         let store = Unruly::new(memory.clone());
         let is_held = Arc::new(AtomicBool::new(false));
-        let between = Between { inner: store.clone(), work: Mutex::default(), is_held: is_held.clone() };
+        let between = Between { inner: Some(store.clone()), is_held: is_held.clone(), ..Between::default() };
         let short = Opening { object: 128 << 10, ..opening() };
         let home = Home::make(&bucket(between), making(4096), &short).unwrap();
         let made = memory.fork();

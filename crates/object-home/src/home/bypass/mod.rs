@@ -50,8 +50,9 @@ struct State {
     mode: Mode,
     /// Large objects that were left out.
     large: u64,
-    /// Flushes beside the one that closes, and those that go on.
+    /// Flushes beside the one that closes, as many as ever were.
     others: u64,
+    /// Those of them that go on.
     running: u64,
     /// The object that was put last, and whether it was left out.
     last: Option<(Path, bool)>,
@@ -105,23 +106,32 @@ impl Bypass {
         Begun { large: state.large, others: state.others, is_alone: state.running == 0 }
     }
 
-    /// That flush has succeeded. True: the manifest has all that was left out. What else was left out meanwhile was the flush's own.
-    pub(super) fn end(&self, begun: Begun) -> bool {
+    /// That flush has succeeded, and the manifest has the database's rows up to `sorted`; those up to `put` have been put into the log or left out. True: the manifest has all that
+    /// was left out.
+    pub(super) fn end(&self, begun: Begun, sorted: u64, put: u64) -> bool {
         let mut state = self.state.lock();
-        let is_all = begun.is_alone && state.running == 0 && begun.large == state.large && begun.others == state.others;
+        let is_alone =
+            begun.is_alone && state.running == 0 && begun.large == state.large && begun.others == state.others;
+        let is_all = is_alone && sorted >= put;
         if is_all {
             state.mode = Mode::Closed;
         }
         is_all
     }
 
-    /// The note is written. True: the log is used again.
-    pub(super) fn reopen(&self) -> bool {
+    /// The note is written. True: the log is used again. A flush beside it may have closed an object without the note, which is still to be put.
+    pub(super) fn reopen(&self, begun: Begun) -> bool {
         let mut state = self.state.lock();
+        let is_alone = state.running == 0 && begun.others == state.others;
         if state.mode == Mode::Closed {
-            state.mode = Mode::Log;
+            state.mode = if is_alone { Mode::Log } else { Mode::Pending };
         }
         state.mode == Mode::Log
+    }
+
+    /// A flush that nobody waits for goes on.
+    pub(super) fn is_beside(&self) -> bool {
+        self.state.lock().running > 0
     }
 
     /// A flush that nobody waits for goes on until what is returned is dropped.
