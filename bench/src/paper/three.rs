@@ -87,7 +87,6 @@ const fn paper(ratio: &'static str, compression_us: f64) -> Paper {
 
 const OWN: &str = "Filebench's own set of files and threads";
 const OWN_FIFTH: &str = "a fifth of Filebench's own files, its own threads";
-const OWN_TENTH: &str = "a tenth of Filebench's own files, its own threads";
 const PAPERS: &str = "the paper's 10,000 files in 25,000 directories";
 const PAPERS_TENTH: &str = "a tenth of the paper's files, 1,000 directories";
 const PAPERS_TWENTIETH: &str = "a twentieth of the paper's files, 500 directories";
@@ -178,7 +177,7 @@ const PANELS: [Panel; 8] = [
     Panel {
         figures: &[7],
         device: "hdd",
-        full: size(300, &["files=300", "subdirs=300"], "three hundredths of the paper's files, 300 directories"),
+        full: size(200, &["files=300", "subdirs=300"], "three hundredths of the paper's files, 300 directories"),
         quick: size(150, &["files=100", "subdirs=100"], "a hundredth of the paper's files, 100 directories"),
         fill: HDD,
         paper: paper("1.0", 169.0),

@@ -39,7 +39,7 @@ impl Note {
         let Some((body, seal)) = bytes.split_last_chunk::<4>() else {
             return Err(format!("{what} has {} bytes", bytes.len()));
         };
-        if body.len() < HEAD || (body.len() - HEAD) % 16 != 0 {
+        if body.len() < HEAD || !(body.len() - HEAD).is_multiple_of(16) {
             return Err(format!("{what} has {} bytes", bytes.len()));
         }
         if *seal != sum(&[&seed.to_le_bytes(), body]).to_le_bytes() {
