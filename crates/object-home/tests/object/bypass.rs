@@ -2,13 +2,13 @@
 
 use super::crash::short;
 use super::*;
+use ondol_env::sync::Mutex;
 use ondol_object_home::What;
 use ondol_object_home::object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions, PutOptions,
     PutPayload, PutResult, Result,
 };
 use ondol_object_home::unruly::Plan;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// A batch with so many chunks, of which the first is `first`.
@@ -166,9 +166,9 @@ impl Between {
 
     fn now(&self, path: Option<&Path>) {
         if path.is_some_and(|path| path.parts().any(|part| part.as_ref() == "wal")) {
-            let work = self.work.lock().unwrap().take();
+            let work = self.work.lock().take();
             if let Some(work) = work {
-                std::thread::spawn(work).join().unwrap();
+                std::thread::scope(|scope| scope.spawn(work).join().unwrap());
             }
         }
     }
