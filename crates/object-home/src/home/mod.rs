@@ -62,6 +62,7 @@ use recent::Recent;
 use record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use seen::Seen;
 use settle::{Flusher, Turn};
+use slatedb::bytes::Bytes;
 use slatedb::{Db, DbReader, WriteBatch};
 use std::fmt;
 use std::future::Future;
@@ -236,6 +237,7 @@ impl Home {
             return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
         }
         let newest = Newest { number: order.number + 1, epoch: order.epoch, time: System.now().sec };
+        writer.flusher.bypass.give(puts.iter().map(|(_, value)| 64 + value.as_ref().map_or(0, Bytes::len)).sum());
         let changed: Vec<u64> = puts.iter().map(|(number, _)| *number).collect();
         puts.iter().for_each(|(number, value)| order.recent.change(*number, value.as_ref()));
         let batch = batch(self.header.seed, puts, newest, header);

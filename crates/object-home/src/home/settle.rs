@@ -1,6 +1,6 @@
 //! Group commit: one flush of the database's log at a time, which serves everybody who waited when it began.
 
-use super::bypass::{Beside, Bypass, NOTE_KEY};
+use super::bypass::{Begun, Beside, Bypass, NOTE_KEY};
 use super::error::is_fence;
 use super::keeper::Keeper;
 use super::{Home, HomeError, Writer, bounded, hand_over, local};
@@ -214,7 +214,7 @@ impl Flusher {
         }
         reach::hit(Place::LogBypassed);
         let begun = self.bypass.begin();
-        self.sorted(seq).await?;
+        self.sorted(seq, begun).await?;
         // The flush of the log took what came while others were put, which the manifest need not have.
         let put = self.db.status().durable_seq;
         let is_closed = self.bypass.end(begun, self.db.manifest().last_l0_seq(), put);
@@ -227,13 +227,17 @@ impl Flusher {
 
     /// As [`Self::flushed`], of the sorted objects. These wait for whatever was frozen since, and the manifest for rows of that which are not in the log yet: whoever would flush it
     /// may be waiting for this.
-    async fn sorted(&self, seq: u64) -> Result<(), HomeError> {
+    async fn sorted(&self, seq: u64, begun: Begun) -> Result<(), HomeError> {
         let mut sorted = Box::pin(self.flushed(FlushType::MemTable, seq));
         loop {
             match tokio::time::timeout(STUCK, &mut sorted).await {
                 Ok(done) => return done,
-                Err(_) if self.db.status().durable_seq < self.turn.newest_and_seq().1 => self.make_room(),
-                Err(_) => {}
+                Err(_) => {
+                    let is_behind = self.db.status().durable_seq < self.turn.newest_and_seq().1;
+                    if is_behind && self.bypass.is_much_since(begun) {
+                        self.make_room();
+                    }
+                }
             }
         }
     }

@@ -314,3 +314,27 @@ fn sorted_objects_do_not_wait_for_rows_that_nobody_flushes() {
         assert!(holds(&Home::open(&bucket(after), &short()).unwrap(), 100, chunks, 500));
     }
 }
+
+#[test]
+fn small_syncs_of_many_at_a_store_that_is_far_away_use_the_log_again() {
+    let store = unruly();
+    let home = Home::make(&bucket(store.clone()), making(1 << 14), &opening()).unwrap();
+    let number = submit(&home, 0, 150, 1);
+    store.record();
+    store.follow(Plan { latency: Duration::from_millis(60), ..Plan::default() });
+    home.settle(number).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 1..5 {
+            let home = &home;
+            scope.spawn(move || {
+                for n in 0..8 {
+                    let number = submit(home, thread * 1000 + n, 1, n);
+                    home.settle(number).unwrap();
+                }
+            });
+        }
+    });
+    let puts = log_puts(&store);
+    let (empty, full): (Vec<usize>, Vec<usize>) = puts.iter().copied().partition(|len| *len == 0);
+    assert!(!empty.is_empty() && full.len() > empty.len(), "{puts:?}");
+}

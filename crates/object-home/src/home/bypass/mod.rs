@@ -31,6 +31,7 @@ use object_store::{
 };
 use ondol_env::plant::Defect;
 use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use slatedb::object_store_tag::{ObjectStoreCallTag, SstType};
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(super) struct Bypass {
     limit: usize,
     planted: Option<Defect>,
     state: Mutex<State>,
+    /// Bytes of batches that the database was given.
+    given: AtomicU64,
     empty: Arc<Empty>,
 }
 
@@ -74,6 +77,7 @@ pub(super) struct Begun {
     large: u64,
     others: u64,
     is_alone: bool,
+    given: u64,
 }
 
 /// A flush that nobody waits for, which may have rows of its own left out.
@@ -92,7 +96,7 @@ impl Bypass {
         empty: Arc<Empty>,
         planted: Option<Defect>,
     ) -> Arc<Self> {
-        Arc::new(Self { inner, limit, planted, state: Mutex::default(), empty })
+        Arc::new(Self { inner, limit, planted, state: Mutex::default(), given: AtomicU64::new(0), empty })
     }
 
     /// Something was left out that the manifest may not have.
@@ -102,8 +106,8 @@ impl Bypass {
 
     /// A flush of sorted objects begins.
     pub(super) fn begin(&self) -> Begun {
-        let state = self.state.lock();
-        Begun { large: state.large, others: state.others, is_alone: state.running == 0 }
+        let (state, given) = (self.state.lock(), self.given.load(Relaxed));
+        Begun { large: state.large, others: state.others, is_alone: state.running == 0, given }
     }
 
     /// That flush has succeeded, and the manifest has the database's rows up to `sorted`; those up to `put` have been put into the log or left out. True: the manifest has all that
@@ -127,6 +131,16 @@ impl Bypass {
             state.mode = if is_alone { Mode::Log } else { Mode::Pending };
         }
         state.mode == Mode::Log
+    }
+
+    /// The database is given a batch of so many bytes.
+    pub(super) fn give(&self, bytes: usize) {
+        self.given.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// So much was given since that the database may have begun a sorted object by itself.
+    pub(super) fn is_much_since(&self, begun: Begun) -> bool {
+        self.given.load(Relaxed) - begun.given >= self.limit as u64
     }
 
     /// A flush that nobody waits for goes on.
