@@ -98,6 +98,8 @@ defects! {
     PromiseInGap "promise-in-gap" All "Promises of a transaction end before the journal space that it takes is counted.",
     PromiseTwice "promise-twice" All "Blocks that are freed before their commit give back twice what they were promised.",
     UnrevokedDead "unrevoked-dead" Classic "Blocks that leave the transaction are not revoked, though an earlier one has them in the log.",
+    StaleCached "stale-cached" All "A block in memory does not take what was written in place at home.",
+    TableInUse "table-in-use" All "A block of an inode table is not read although inodes in it are in use.",
     SweptAlive "swept-alive" All "With the dead blocks of a transaction, data that lives is swept out of it.",
     SkippedRevoke "skipped-revoke" All "Freed blocks are not revoked in the log.",
     UnreadRevoke "unread-revoke" All "Recovery does not heed revokes.",

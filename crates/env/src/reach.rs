@@ -128,6 +128,8 @@ places! {
     SeveralDescriptors "several-descriptors" Jbd2 "A transaction has more than one descriptor block.",
     EscapedImage "escaped-image" Jbd2 "An image that begins like a block of the log is escaped.",
     BlockEvicted "block-evicted" All "The cache drops a block.",
+    CacheFollowed "cache-followed" All "A block in memory takes bytes that were written in place at home.",
+    TakenAsEmpty "taken-as-empty" All "A block of an inode table in which no inode is in use is not read.",
     ReadFromLog "read-from-log" Images "A block that was dropped after its commit is read from its committed image.",
     Discarded "discarded" Logs "Freed blocks are discarded.",
     EarlyFlush "early-flush" Compressed "A commit flushes data that was written in place first.",

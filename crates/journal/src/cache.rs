@@ -4,6 +4,7 @@
 //! the running or the committing transaction) is never evicted.
 
 use crate::Block;
+use crate::block_engine::IN_PLACE;
 use crate::change::Change;
 use crate::clock::{Clock, Look};
 use crate::handle::Base;
@@ -300,12 +301,17 @@ impl Cache {
             buf.referenced.store(true, Relaxed);
             return buf.clone();
         }
-        while shard.map.len() >= self.per_shard && evict_one(&mut shard) {}
         let buf = Arc::new(Buf::new(block, kind));
-        shard.map.insert(block, buf.clone());
-        let Shard { map, clock, .. } = &mut *shard;
-        clock.push(block, map.len(), |block| map.contains_key(block));
+        self.insert(&mut shard, buf.clone());
         buf
+    }
+
+    fn insert(&self, shard: &mut Shard, buf: Arc<Buf>) {
+        while shard.map.len() >= self.per_shard && evict_one(shard) {}
+        let Shard { map, clock, .. } = shard;
+        let block = buf.block;
+        map.insert(block, buf);
+        clock.push(block, map.len(), |block| map.contains_key(block));
     }
 
     /// A data block that is newer than its home: live in memory, or committed and not checkpointed.
@@ -353,14 +359,39 @@ impl Cache {
         true
     }
 
-    /// Forgets blocks that have been written at home, and which nobody but the cache has.
-    pub(crate) fn drop_clean(&self, blocks: std::ops::Range<u64>) {
-        for block in blocks {
+    /// Blocks that nobody but the cache has follow what was written at home, from byte `offset` of `block` on: those that a short write meets, or a long one in
+    /// part, take the bytes; the others are forgotten, and all are if the write failed (not `written`).
+    pub(crate) fn follow(&self, block: u64, offset: usize, bytes: &[u8], written: bool) {
+        let (mut block, mut skip, mut rest) = (block, offset, bytes);
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(rest.len().min(self.block_size - skip));
+            let stays = written && (bytes.len() < IN_PLACE || part.len() < self.block_size);
             let mut shard = self.shard(block).lock();
-            if shard.map.get(&block).is_some_and(|buf| Arc::strong_count(buf) == 1) {
-                shard.map.remove(&block);
+            if let Some(buf) = shard.map.get(&block).filter(|buf| Arc::strong_count(buf) == 1) {
+                if !stays {
+                    shard.map.remove(&block);
+                } else if let Some(data) = &mut buf.state.lock().data
+                    && !plant::is(Defect::StaleCached)
+                {
+                    reach::hit(Place::CacheFollowed);
+                    data.make_mut()[skip..skip + part.len()].copy_from_slice(part);
+                }
             }
+            (block, skip, rest) = (block + 1, 0, behind);
         }
+    }
+
+    /// Holds a block as zeros, unless it is in memory, so that it need not be read: nothing counts that home or the log has in it, and nobody changes it during the
+    /// call. Writes nothing.
+    pub fn take_as_empty(&self, block: u64, kind: Kind) {
+        let mut shard = self.shard(block).lock();
+        if shard.map.contains_key(&block) {
+            return;
+        }
+        reach::hit(Place::TakenAsEmpty);
+        let buf = Buf::new(block, kind);
+        buf.state.lock().data = Some(Block::zeros(self.block_size));
+        self.insert(&mut shard, Arc::new(buf));
     }
 
     /// Forgets a freed block, and says what it was; transactions that hold it will skip it.
@@ -377,8 +408,10 @@ impl Cache {
             return Ok((image, false));
         }
         let mut bytes = vec![0; self.block_size];
-        self.home.read_home(block, &mut bytes)?;
         let built = kind != Kind::DATA && self.client.build(kind, &mut bytes);
+        if !built {
+            self.home.read_home(block, &mut bytes)?;
+        }
         if kind != Kind::DATA && !built {
             self.client.verify(block, kind, &bytes)?;
         }

@@ -102,7 +102,7 @@ pub struct Derived {
 
 /// What an engine asks of the volume that feeds it.
 pub trait Client: Send + Sync {
-    /// Builds a block of which the medium holds nothing yet (an uninitialised bitmap). False: what was read from home counts.
+    /// Builds a block of which the medium holds nothing yet (an uninitialised bitmap), in zeros. False: what home has counts.
     fn build(&self, kind: Kind, bytes: &mut [u8]) -> bool;
 
     /// Checks a block that was read from home.

@@ -251,8 +251,7 @@ impl Engine for BatchEngine {
         let core = &self.core;
         let dirty = core.in_place.write(bytes.len(), || {
             let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
-            let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
-            self.cache.drop_clean(block..block + blocks);
+            self.cache.follow(block, offset, bytes, written.is_ok());
             Ok(written?)
         })?;
         if dirty >= core.config.dirty_bytes {

@@ -316,8 +316,7 @@ impl Engine for BlockEngine {
             if let Some(began) = began {
                 core.log.wrote_home(bytes.len(), core.env.monotonic_ns() - began);
             }
-            let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
-            self.cache.drop_clean(block..block + blocks);
+            self.cache.follow(block, offset, bytes, written.is_ok());
             Ok(written?)
         };
         let dirty = core.in_place.write(bytes.len(), || core.writes(bytes.len(), write))?;

@@ -195,8 +195,7 @@ impl Core {
         if bytes.len() >= self.block_size {
             self.passing.mine().wrote_home(bytes.len(), self.env.monotonic_ns() - began);
         }
-        let blocks = (offset + bytes.len()).div_ceil(self.block_size) as u64;
-        self.cache.drop_clean(block..block + blocks);
+        self.cache.follow(block, offset, bytes, written.is_ok());
         Ok(written?)
     }
 

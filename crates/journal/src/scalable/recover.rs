@@ -153,8 +153,10 @@ fn image(
     if changed.fresh && !plant::is(Defect::UnfreshBase) {
         dirty.add(0..block_size as u32);
     } else {
-        source.store.read(source.block * block_size as u64, &mut image)?;
         built = changed.kind != Kind::DATA && client.build(changed.kind, &mut image);
+        if !built {
+            source.store.read(source.block * block_size as u64, &mut image)?;
+        }
     }
     found.apply(changed, &mut image, &mut dirty, &mut |at, image| source.fetch(at, image))?;
     Ok(Homing { kind: changed.kind, image: image.into(), dirty, built, there: false })

@@ -2,6 +2,7 @@
 
 use super::{GroupInfo, Groups};
 use crate::{Error, Ino, Result, kind};
+use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Superblock, bitmap};
@@ -26,6 +27,13 @@ fn load<'a>(
     inodes.as_mut().ok_or(Error::Invalid("no bitmap"))
 }
 
+/// Whether no inode is in use in the block of the table that has inode `index` of a group. What the block holds then is of inodes whose freeing is durable, or of none.
+fn is_alone(sb: &Superblock, map: &[u8], index: usize) -> bool {
+    let inodes = sb.inodes_per_block() as usize;
+    let first = index - index % inodes;
+    bitmap::find_next_one(map, first, sb.inodes_per_group() as usize).is_none_or(|next| next >= first + inodes)
+}
+
 impl Groups {
     /// Free inodes of the volume.
     pub(crate) fn free_inodes(&self) -> u64 {
@@ -43,7 +51,7 @@ impl Groups {
         dir: Option<bool>,
     ) -> Result<Ino> {
         let near = sb.group_of_inode(parent).map_or(0, |(g, _)| g);
-        let home = dir.map_or(near, |top| self.group_for_directory(near, top));
+        let home = dir.map_or(near, |top| self.group_for_directory(sb, near, top));
         for step in 0..self.count() {
             let g = (home + step) % self.count();
             if let Some(ino) = self.take_inode_in_group(sb, engine, g)? {
@@ -64,6 +72,12 @@ impl Groups {
         let first = if g == 0 { sb.first_ino() as usize - 1 } else { 0 };
         let found = bitmap::find_next_zero(map, hint.max(first), sb.inodes_per_group() as usize);
         let Some(index) = found else { return Ok(None) };
+        if is_alone(sb, map, index) || plant::is(Defect::TableInUse) {
+            // Before anybody else can take one of its inodes.
+            let ino = g * sb.inodes_per_group() + index as u32 + 1;
+            let (block, _) = sb.inode_location(info.inode_table, index as u32);
+            engine.cache().take_as_empty(block, kind::inode_table(ino - index as u32 % sb.inodes_per_block()));
+        }
         bitmap::set(map, index);
         reach::hit_if(
             reach::taken(Thing::Inode(g * sb.inodes_per_group() + index as u32 + 1)).is_some(),
@@ -128,21 +142,27 @@ impl Groups {
         ))
     }
 
-    /// Directories at the top go where there is most room; below, they stay with their parent while its group is not
-    /// crowded.
-    fn group_for_directory(&self, near: u32, top: bool) -> u32 {
+    /// Directories at the top go where there are fewest; below, they stay with their parent while its group has nearly as much room as others have: what belongs together
+    /// lies together, and a commit has few bitmaps.
+    fn group_for_directory(&self, sb: &Superblock, near: u32, top: bool) -> u32 {
         let count = self.count();
-        let average = self.free_inodes() / u64::from(count.max(1));
+        let (inodes, clusters) = (self.free_inodes(), self.visible_free());
+        let less = |all: u64, quarter: u32| (all / u64::from(count.max(1))).saturating_sub(quarter.into()).max(1);
+        let (inodes, clusters) = match top {
+            true => (less(inodes, 0), 1),
+            false => (less(inodes, sb.inodes_per_group() / 4), less(clusters, sb.clusters_per_group() / 4)),
+        };
         let roomy = |g: u32| {
-            self.get(g).is_ok_and(|i| {
-                u64::from(i.free_inodes.load(SeqCst)) >= average.max(1) && i.free_blocks.load(SeqCst) > 0
+            self.get(g).is_ok_and(|info| {
+                u64::from(info.free_inodes.load(SeqCst)) >= inodes
+                    && u64::from(info.free_blocks.load(SeqCst)) >= clusters
             })
         };
-        let candidates = (0..count).map(|step| (near + step) % count).filter(|&g| roomy(g));
+        let mut candidates = (0..count).map(|step| (near + step) % count).filter(|&g| roomy(g));
         if top {
             let emptiest = |&g: &u32| self.get(g).map_or(u32::MAX, |i| i.used_dirs.load(SeqCst));
             return candidates.min_by_key(emptiest).unwrap_or(near);
         }
-        candidates.into_iter().next().unwrap_or(near)
+        candidates.next().unwrap_or(near)
     }
 }
