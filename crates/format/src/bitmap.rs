@@ -118,6 +118,21 @@ pub fn zero_run_end(map: &[u8], from: usize, end: usize) -> usize {
     find_next_one(map, from, end).unwrap_or(end).max(from)
 }
 
+/// Where the run of clear bits begins that bit `at` is in; `at` itself if it is set, or not in the map.
+pub fn zero_run_start(map: &[u8], at: usize) -> usize {
+    let mut start = at;
+    while start > 0 && at / 8 < map.len() && !test(map, at) {
+        if start.is_multiple_of(8) && map[start / 8 - 1] == 0 {
+            start -= 8;
+        } else if !test(map, start - 1) {
+            start -= 1;
+        } else {
+            break;
+        }
+    }
+    start
+}
+
 /// How many of the bits `0..bits` are clear.
 pub fn count_zeros(map: &[u8], bits: usize) -> usize {
     let bits = bits.min(map.len().saturating_mul(8));

@@ -45,8 +45,10 @@ impl Groups {
     pub(crate) fn extend(&self, g: u32, first: u32, clusters: u32) -> Result<()> {
         let info = self.get(g)?;
         let mut busy = info.busy.lock();
-        let map = busy.blocks.as_mut().ok_or(Error::Invalid("no bitmap"))?;
+        let Busy { blocks, windows, .. } = &mut *busy;
+        let map = blocks.as_mut().ok_or(Error::Invalid("no bitmap"))?;
         bitmap::clear_range(map, first as usize, clusters as usize);
+        windows.cleared(map, first as usize..(first + clusters) as usize);
         info.free_blocks.fetch_add(clusters, SeqCst);
         Ok(())
     }
@@ -130,8 +132,10 @@ impl Groups {
         for (g, first, len) in per_group(sb, extent) {
             let Ok(info) = self.get(g) else { continue };
             let mut busy = info.busy.lock();
-            if let Some(map) = &mut busy.blocks {
+            let Busy { blocks, windows, .. } = &mut *busy;
+            if let Some(map) = blocks {
                 bitmap::clear_range(map, first as usize, len as usize);
+                windows.cleared(map, first as usize..(first + len) as usize);
                 info.free_blocks.fetch_add(len, SeqCst);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount};
 use ondol_testkit::over_engines;
-use ondol_volume::{Fallocate, Ino};
+use ondol_volume::{Caller, Fallocate, Ino, ROOT};
 
 over_engines! {
     every_other_block_in_order,
@@ -13,6 +13,7 @@ over_engines! {
 }
 
 const BLOCK: u64 = 1024;
+const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 /// Bytes that tell their block.
 fn mark(block: u64) -> Vec<u8> {
@@ -155,9 +156,12 @@ fn long_extents_end_where_ext4_ends_them() {
 }
 
 fn extents_that_have_merged_fit_into_the_root_again() {
-    let bytes = mkfs("32M", &["-b", "1024", "-N", "64"], 3);
-    let inos = ["f0", "f1", "f2"].map(|name| ino_of(&bytes, name));
-    let rig = mount(bytes);
+    let rig = mount(mkfs("32M", &["-b", "1024", "-N", "64"], 0));
+    // In groups of their own: files that grow side by side fill each other's holes.
+    let inos = ["d0", "d1", "d2"].map(|name| {
+        let dir = rig.vol.mkdir(ROOT, name.as_bytes(), 0o755, USER).unwrap().ino;
+        rig.vol.create(dir, b"f", 0o644, USER).unwrap().ino
+    });
     let blocks = 20;
     // Unwritten extents that are filled, holes that are filled by writing, and by allocating.
     rig.vol.fallocate(inos[0], Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
@@ -167,7 +171,7 @@ fn extents_that_have_merged_fit_into_the_root_again() {
         }
     }
     let bytes = rig.unmount_checked();
-    assert_eq!(["f0", "f1", "f2"].map(|name| depth(&bytes, name)), [1; 3]);
+    assert_eq!(["d0/f", "d1/f", "d2/f"].map(|name| depth(&bytes, name)), [1; 3]);
     let rig = mount(bytes);
     for block in (1..blocks).step_by(2) {
         rig.vol.write(inos[0], block * BLOCK, &mark(block)).unwrap();
@@ -182,5 +186,5 @@ fn extents_that_have_merged_fit_into_the_root_again() {
         assert_eq!(rig.vol.getattr(ino).unwrap().blocks, blocks * 2);
     }
     let bytes = rig.unmount_checked();
-    assert_eq!(["f0", "f1", "f2"].map(|name| depth(&bytes, name)), [0; 3]);
+    assert_eq!(["d0/f", "d1/f", "d2/f"].map(|name| depth(&bytes, name)), [0; 3]);
 }

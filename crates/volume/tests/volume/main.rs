@@ -37,6 +37,7 @@ mod inline;
 mod journal_map;
 mod orphan_recovery;
 mod orphan_steps;
+mod places;
 mod promises;
 mod rig;
 mod transaction_crash;
