@@ -293,10 +293,26 @@ pub(crate) fn unavailable(programs: &[&str]) -> Option<String> {
     old.or_else(|| missing(&[&tools, programs].concat()))
 }
 
-/// How often a test cuts: as often as it is told, and 24 times in a hunt.
-fn rounds(default: u64) -> u64 {
+/// How often a test cuts at most, beside its rounds, until something is lost without recovery: right behind a sync of the kernel's all is on the disk anyway.
+const MORE: u64 = 8;
+
+/// Cuts `default` times, or as often as it is told, or 24 times in a hunt. `cut` is told which round it is, and answers as [`cut`] does.
+///
+/// # Panics
+/// When something is wrong after recovery; or when nothing was ever lost without, which would show nothing.
+fn in_rounds(default: u64, cut: impl Fn(u64) -> (Vec<String>, Vec<String>)) {
     let told = std::env::var("ONDOL_RUN_CUTS").ok().and_then(|n| n.parse().ok());
-    told.unwrap_or(if std::env::var_os("ONDOL_HUNT").is_some() { 24 } else { default })
+    let rounds = told.unwrap_or(if std::env::var_os("ONDOL_HUNT").is_some() { 24 } else { default });
+    let (mut round, mut needed, mut wrong) = (0, 0, Vec::new());
+    while round < rounds || needed == 0 && round < rounds + MORE {
+        let (lost, bad) = cut(round);
+        needed += u64::from(!lost.is_empty());
+        wrong.extend(bad);
+        round += 1;
+    }
+    println!("{round} cuts, something was lost without recovery in {needed}");
+    assert_eq!(wrong, [""; 0]);
+    assert!(needed > 0, "nothing was lost without recovery in {round} cuts");
 }
 
 #[test]
@@ -306,8 +322,7 @@ fn every_acknowledged_byte_is_there_after_a_power_cut() {
     }
     let place = tempfile::tempdir().unwrap();
     let program = compiled(place.path(), "cutter.c", &[]);
-    let (rounds, mut needed, mut wrong) = (rounds(6), 0, Vec::new());
-    for round in 0..rounds {
+    in_rounds(6, |round| {
         let seed = (u64::from(std::process::id()) + round).to_string();
         let after = Duration::from_millis(150 + (round * 397) % 1300);
         let program = [program.as_os_str()];
@@ -317,13 +332,8 @@ fn every_acknowledged_byte_is_there_after_a_power_cut() {
             said.lines().for_each(|line| model.line(line));
             model.check(dir)
         });
-        needed += u64::from(!lost.is_empty());
-        wrong.extend(bad.into_iter().map(|what| format!("seed {seed}: {what}")));
-    }
-    println!("{rounds} cuts, something was lost without recovery in {needed}");
-    assert_eq!(wrong, [""; 0]);
-    // Otherwise all of it was on the disk anyway, and nothing is shown.
-    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+        (lost, bad.into_iter().map(|what| format!("seed {seed}: {what}")).collect())
+    });
 }
 
 #[test]
@@ -337,19 +347,14 @@ fn every_acknowledged_name_is_there_after_a_power_cut() {
     if !user {
         println!("by root alone: the program may not be run by others here");
     }
-    let (rounds, mut needed, mut wrong) = (rounds(6), 0, Vec::new());
-    for round in 0..rounds {
+    in_rounds(6, |round| {
         let seed = (u64::from(std::process::id()) + round).to_string();
         let after = Duration::from_millis(150 + (round * 397) % 1300);
         let (program, by_user) = ([program.as_os_str()], user && round % 4 > 1);
         let what = Cut { image: 48 << 20, pool: "3M", program: &program, word: &seed, by_user, after };
         let (lost, bad) = cut(&what, names::check);
-        needed += u64::from(!lost.is_empty());
-        wrong.extend(bad.into_iter().map(|what| format!("seed {seed}: {what}")));
-    }
-    println!("{rounds} cuts, something was lost without recovery in {needed}");
-    assert_eq!(wrong, [""; 0]);
-    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+        (lost, bad.into_iter().map(|what| format!("seed {seed}: {what}")).collect())
+    });
 }
 
 /// Commits, and says so.
@@ -374,13 +379,12 @@ fn committed_transactions_are_there_after_a_power_cut() {
         return;
     }
     let modes = ["wal", "delete", "persist", "truncate"];
-    let (rounds, mut wrong) = (rounds(4), Vec::new());
-    let mut needed = 0;
-    for (round, mode) in (0..rounds).zip(modes.into_iter().cycle()) {
+    in_rounds(4, |round| {
+        let mode = modes[round as usize % modes.len()];
         let after = Duration::from_millis(700 + (round * 397) % 1300);
         let program = ["python3", "-c", COMMITS].map(OsStr::new);
         let what = Cut { image: 48 << 20, pool: "24M", program: &program, word: mode, by_user: false, after };
-        let (lost, bad) = cut(&what, |said, dir| {
+        cut(&what, |said, dir| {
             let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
             let ask = "pragma integrity_check; select count(*) from t; select max(a) from t";
             // Where nothing is left of it, there is no table.
@@ -395,13 +399,8 @@ fn committed_transactions_are_there_after_a_power_cut() {
                 _ => committed == 0,
             };
             if whole { Vec::new() } else { vec![format!("{mode}: {committed} committed, {text}")] }
-        });
-        needed += u64::from(!lost.is_empty());
-        wrong.extend(bad);
-    }
-    println!("{rounds} cuts, something was lost without recovery in {needed}");
-    assert_eq!(wrong, [""; 0]);
-    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+        })
+    });
 }
 
 /// Commits in a cluster of PostgreSQL that one process works on, and says so.
@@ -447,12 +446,11 @@ fn a_cluster_has_what_it_has_committed_after_a_power_cut() {
         return;
     }
     let bin = bin.unwrap();
-    let (rounds, mut needed, mut wrong) = (rounds(1), 0, Vec::new());
-    for round in 0..rounds {
+    in_rounds(1, |round| {
         let after = Duration::from_millis(300 + (round * 397) % 3000);
         let program = [OsStr::new("python3"), OsStr::new("-c"), OsStr::new(CLUSTER), bin.as_os_str()];
         let what = Cut { image: 200 << 20, pool: "24M", program: &program, word: "", by_user: true, after };
-        let (lost, bad) = cut(&what, |said, dir| {
+        cut(&what, |said, dir| {
             let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
             // After a real cut there is no process of this number, nor its shared memory, whose own number is the last one here.
             let lock = fs::read_to_string(dir.join("pg/postmaster.pid")).unwrap_or_default();
@@ -477,11 +475,6 @@ fn a_cluster_has_what_it_has_committed_after_a_power_cut() {
             } else {
                 vec![format!("{committed} committed, {text}{}", String::from_utf8_lossy(&out.stderr))]
             }
-        });
-        needed += u64::from(!lost.is_empty());
-        wrong.extend(bad);
-    }
-    println!("{rounds} cuts, something was lost without recovery in {needed}");
-    assert_eq!(wrong, [""; 0]);
-    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+        })
+    });
 }
