@@ -46,6 +46,8 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::KeptOverNewer, CLASSIC, ORDERED, "kept-written-over"),
     (Defect::StaleHome, COMPRESSED, JOURNAL, "early-written-over"),
     (Defect::KeptTruncate, CLASSIC, ORDERED, "truncated-in-steps"),
+    (Defect::StaleCached, CLASSIC, ORDERED, "write-overwrite"),
+    (Defect::TableInUse, CLASSIC, ORDERED, "much-lives-much-dies"),
 ];
 
 /// What is wrong with a run of this workload, crash or not, if anything.
