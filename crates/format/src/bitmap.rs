@@ -120,17 +120,17 @@ pub fn zero_run_end(map: &[u8], from: usize, end: usize) -> usize {
 
 /// Where the run of clear bits begins that bit `at` is in; `at` itself if it is set, or not in the map.
 pub fn zero_run_start(map: &[u8], at: usize) -> usize {
-    let mut start = at;
-    while start > 0 && at / 8 < map.len() && !test(map, at) {
-        if start.is_multiple_of(8) && map[start / 8 - 1] == 0 {
-            start -= 8;
-        } else if !test(map, start - 1) {
-            start -= 1;
-        } else {
-            break;
-        }
+    if at / 8 >= map.len() || test(map, at) {
+        return at;
     }
-    start
+    let mut word = at / 64;
+    // Bits up to `at`.
+    let mut bits = word_at(map, word) & (!0 >> (63 - at % 64));
+    while bits == 0 && word > 0 {
+        word -= 1;
+        bits = word_at(map, word);
+    }
+    word * 64 + 64 - bits.leading_zeros() as usize
 }
 
 /// How many of the bits `0..bits` are clear.

@@ -359,18 +359,22 @@ impl Cache {
         true
     }
 
-    /// Blocks that nobody but the cache has follow what was written at home, from byte `offset` of `block` on: those that a short write meets, or a long one in
-    /// part, take the bytes; the others are forgotten, and all are if the write failed (not `written`).
+    /// Blocks that nobody but the cache has follow what was written at home, from byte `offset` of `block` on: blocks of data that a short write meets, or a long one
+    /// in part, take the bytes; the others are forgotten, and all are if the write failed (not `written`).
     pub(crate) fn follow(&self, block: u64, offset: usize, bytes: &[u8], written: bool) {
-        let (mut block, mut skip, mut rest) = (block, offset, bytes);
+        let (mut block, mut skip) = (block + (offset / self.block_size) as u64, offset % self.block_size);
+        let mut rest = bytes;
         while !rest.is_empty() {
             let (part, behind) = rest.split_at(rest.len().min(self.block_size - skip));
             let stays = written && (bytes.len() < IN_PLACE || part.len() < self.block_size);
             let mut shard = self.shard(block).lock();
             if let Some(buf) = shard.map.get(&block).filter(|buf| Arc::strong_count(buf) == 1) {
-                if !stays {
+                let mut state = buf.state.lock();
+                // What passes for metadata is verified when it is read.
+                if !stays || state.kind != Kind::DATA {
+                    drop(state);
                     shard.map.remove(&block);
-                } else if let Some(data) = &mut buf.state.lock().data
+                } else if let Some(data) = &mut state.data
                     && !plant::is(Defect::StaleCached)
                 {
                     reach::hit(Place::CacheFollowed);
@@ -381,9 +385,8 @@ impl Cache {
         }
     }
 
-    /// Holds a block as zeros, unless it is in memory, so that it need not be read: nothing counts that home or the log has in it, and nobody changes it during the
-    /// call. Writes nothing.
-    pub fn take_as_empty(&self, block: u64, kind: Kind) {
+    /// As [`crate::Engine::take_as_empty`].
+    pub(crate) fn take_as_empty(&self, block: u64, kind: Kind) {
         let mut shard = self.shard(block).lock();
         if shard.map.contains_key(&block) {
             return;

@@ -231,6 +231,12 @@ pub trait Engine: Send + Sync {
         Ok(self.cache().get(block, kind)?.snapshot())
     }
 
+    /// Holds a block as zeros, so that it need not be read, unless it is in memory already: nothing counts that home or the log has in it, and nobody changes it
+    /// during the call. Writes nothing. An engine whose log has changed bytes, and not blocks, needs what home has, and does nothing.
+    fn take_as_empty(&self, block: u64, kind: Kind) {
+        self.cache().take_as_empty(block, kind);
+    }
+
     /// The most blocks that one handle can be promised.
     fn max_blocks(&self) -> u32;
 

@@ -208,6 +208,8 @@ proptest! {
             prop_assert_eq!(bitmap::test(&map, n), *bit);
         }
         for start in [0, 1, bits / 3, bits - 1] {
+            let run = (0..=start).rev().take_while(|n| !model[*n]).last();
+            prop_assert_eq!(bitmap::zero_run_start(&map, start), run.unwrap_or(start));
             for end in [bits, bits.saturating_sub(3), bits + 100] {
                 let find = |on: bool| (start..end.min(bits)).find(|n| model[*n] == on);
                 prop_assert_eq!(bitmap::find_next_zero(&map, start, end), find(false));
@@ -219,6 +221,7 @@ proptest! {
                 prop_assert_eq!(bitmap::find_zero_run(&map, start, end, 5), run);
             }
         }
+        prop_assert_eq!(bitmap::zero_run_start(&map, map.len() * 8), map.len() * 8);
         prop_assert!(bitmap::test(&map, bits));
         prop_assert!(bitmap::set(&mut map, bits));
         let was = bitmap::set(&mut map, bits / 2);

@@ -15,7 +15,7 @@ use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::in_place::InPlace;
 use crate::passing::PassingByThread;
 use crate::piece::{Piece, Sources};
-use crate::{JournalError, Result, WriteSet};
+use crate::{JournalError, Kind, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
 use ondol_env::reach::{self, Place};
@@ -120,6 +120,8 @@ impl Engine for ScalableEngine {
     fn cache(&self) -> &Cache {
         &self.core.cache
     }
+
+    fn take_as_empty(&self, _block: u64, _kind: Kind) {}
 
     fn max_blocks(&self) -> u32 {
         let blocks = record::blocks_in(self.core.log.most(), self.core.block_size);

@@ -27,11 +27,15 @@ fn load<'a>(
     inodes.as_mut().ok_or(Error::Invalid("no bitmap"))
 }
 
-/// Whether no inode is in use in the block of the table that has inode `index` of a group. What the block holds then is of inodes whose freeing is durable, or of none.
-fn is_alone(sb: &Superblock, map: &[u8], index: usize) -> bool {
+/// Whether no inode is in use in the block of the table that has inode `index` of group `g`, by a bitmap that has a checksum: then the block holds nothing but what is left of freed inodes.
+fn is_alone(sb: &Superblock, map: &[u8], g: u32, index: usize) -> bool {
     let inodes = sb.inodes_per_block() as usize;
     let first = index - index % inodes;
-    bitmap::find_next_one(map, first, sb.inodes_per_group() as usize).is_none_or(|next| next >= first + inodes)
+    // The file system's own inodes are never left to a bitmap.
+    let is_own = g == 0 && first + 1 < sb.first_ino() as usize;
+    !is_own
+        && sb.features().has_metadata_csum()
+        && bitmap::find_next_one(map, first, sb.inodes_per_group() as usize).is_none_or(|next| next >= first + inodes)
 }
 
 impl Groups {
@@ -72,11 +76,11 @@ impl Groups {
         let first = if g == 0 { sb.first_ino() as usize - 1 } else { 0 };
         let found = bitmap::find_next_zero(map, hint.max(first), sb.inodes_per_group() as usize);
         let Some(index) = found else { return Ok(None) };
-        if is_alone(sb, map, index) || plant::is(Defect::TableInUse) {
+        if is_alone(sb, map, g, index) || plant::is(Defect::TableInUse) {
             // Before anybody else can take one of its inodes.
             let ino = g * sb.inodes_per_group() + index as u32 + 1;
             let (block, _) = sb.inode_location(info.inode_table, index as u32);
-            engine.cache().take_as_empty(block, kind::inode_table(ino - index as u32 % sb.inodes_per_block()));
+            engine.take_as_empty(block, kind::inode_table(ino - index as u32 % sb.inodes_per_block()));
         }
         bitmap::set(map, index);
         reach::hit_if(
@@ -146,7 +150,7 @@ impl Groups {
     /// lies together, and a commit has few bitmaps.
     fn group_for_directory(&self, sb: &Superblock, near: u32, top: bool) -> u32 {
         let count = self.count();
-        let (inodes, clusters) = (self.free_inodes(), self.visible_free());
+        let (inodes, clusters) = (self.free_inodes(), self.visible_free() / u64::from(sb.cluster_ratio()));
         let less = |all: u64, quarter: u32| (all / u64::from(count.max(1))).saturating_sub(quarter.into()).max(1);
         let (inodes, clusters) = match top {
             true => (less(inodes, 0), 1),
