@@ -46,11 +46,11 @@ fn lies_together(image: Vec<u8>) {
     let rig = mount(image);
     let tree = |name: &str, dirs: usize| -> Vec<Ino> {
         let top = mkdir(&rig, ROOT, name);
-        let dirs: Vec<Ino> = (0..dirs).map(|n| mkdir(&rig, top, &n.to_string())).collect();
-        dirs.into_iter()
-            .flat_map(|dir| (0..3).map(move |n| (dir, n)))
-            .map(|(dir, n)| create(&rig, dir, &n.to_string(), 3000))
-            .collect()
+        let fill = |n: usize| {
+            let dir = mkdir(&rig, top, &n.to_string());
+            ["a", "b", "c"].map(|name| create(&rig, dir, name, 3000))
+        };
+        (0..dirs).flat_map(fill).collect()
     };
     let (one, other) = (tree("one", 40), tree("other", 40));
     let (one, other) = (groups(&rig, &one), groups(&rig, &other));
