@@ -160,8 +160,15 @@ fn extents_that_have_merged_fit_into_the_root_again() {
     // In groups of their own: files that grow side by side fill each other's holes.
     let inos = ["d0", "d1", "d2"].map(|name| {
         let dir = rig.vol.mkdir(ROOT, name.as_bytes(), 0o755, USER).unwrap().ino;
-        rig.vol.create(dir, b"f", 0o644, USER).unwrap().ino
+        // What stood here leaves its place to the node of the tree.
+        let before = rig.vol.create(dir, b"before", 0o644, USER).unwrap().ino;
+        rig.vol.write(before, 0, &mark(0)).unwrap();
+        let ino = rig.vol.create(dir, b"f", 0o644, USER).unwrap().ino;
+        rig.vol.fallocate(ino, Fallocate::KeepSize, 0, BLOCK).unwrap();
+        rig.vol.unlink(dir, b"before").unwrap();
+        ino
     });
+    rig.vol.sync().unwrap();
     let blocks = 20;
     // Unwritten extents that are filled, holes that are filled by writing, and by allocating.
     rig.vol.fallocate(inos[0], Fallocate::Allocate, 0, blocks * BLOCK).unwrap();

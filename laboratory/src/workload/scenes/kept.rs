@@ -49,7 +49,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(paced());
     all.push(scene(
         "kept-where-the-log-had-data",
-        full!("12K").to_owned() + "\nunlink /hole\nsync\ncreate /x 0644\nchattr /x j\nwrite /x 0 6000 #7\nsync",
+        full!("12K").to_owned() + "\nunlink /hole\nsync\ncreate /x 0644\nchattr /x j\nwrite /x 0 12K #7\nsync",
         "unlink /x\nsync\nwrite /b 0 12K #91\nfsync /b\nbring-home\nsync",
     ));
     all

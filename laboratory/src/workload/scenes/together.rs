@@ -113,11 +113,12 @@ fn commits() -> Vec<Scene> {
         .beside("sync\nsync"),
         scene("new-data-beside-commit", "create /x 0644\ncreate /y 0644", new.clone() + "fsync /x")
             .beside("create /b 0644\nchmod /b 0600\nunlink /b\ncreate /c 0644\nchmod /c 0600\nwrite /y 0 3000 #5"),
+        // Two files lie together and are a run that goes home, two in each of two places.
         scene(
             "new-data-in-pieces",
-            "",
+            "create /p 0644\nwrite /p 0 40K #9\ncreate /g 0644\nwrite /g 0 900 #8\nunlink /p\nsync",
             lines(0..12, |n| {
-                format!("create /n{n} 0644\nwrite /n{n} 0 20K #{n}1{}", if n % 3 == 2 { "\nsync" } else { "" })
+                format!("create /n{n} 0644\nwrite /n{n} 0 20K #{n}1{}", if n % 4 == 3 { "\nsync" } else { "" })
             }),
         )
         .beside(lines(0..60, |n| format!("chmod / 07{n:02o}")))

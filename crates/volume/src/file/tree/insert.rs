@@ -10,7 +10,6 @@ use ondol_env::reach::{self, Place};
 use ondol_format::Place as At;
 use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN, Node};
 use ondol_journal::Extent as Blocks;
-use std::ops::Range;
 
 /// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that long.
 ///
@@ -95,23 +94,11 @@ fn goal(op: &Op<'_>, ino: Ino, at: u32, left: Option<Extent>, right: Option<Exte
     start_goal(op, ino)
 }
 
-/// Where a file that has no block yet should begin: as near to the beginning of its inode's group as there is room, so that what belongs together takes few seeks.
+/// Where a file that has no block yet should begin, and where the nodes of its tree should lie: as near to the beginning of the inode's group as there is room, so that what
+/// belongs together takes few seeks.
 pub(in crate::file) fn start_goal(op: &Op<'_>, ino: Ino) -> u64 {
-    group_of(op, ino).start
-}
-
-/// Where the nodes of an inode's tree should lie: towards the end of its group, so that they do not stand in the way of data.
-pub(super) fn node_goal(op: &Op<'_>, ino: Ino) -> u64 {
-    let group = group_of(op, ino);
-    group.end - (group.end - group.start) / NODES
-}
-
-/// Which part of a group, at its end, is for nodes first.
-const NODES: u64 = 16;
-
-fn group_of(op: &Op<'_>, ino: Ino) -> Range<u64> {
     let sb = &op.vol().shared.sb;
-    sb.group_of_inode(ino).map_or(0..0, |(g, _)| sb.block_range_of_group(g))
+    sb.group_of_inode(ino).map_or(0, |(g, _)| sb.group_first_block(g))
 }
 
 /// Makes the part of the extent at `at` that lies before `end` written, or unwritten. Returns where that part ends.

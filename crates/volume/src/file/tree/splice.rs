@@ -212,7 +212,7 @@ impl Path {
 
     /// Allocates a node and stages the first `len` entries of `bytes` as its content.
     fn new_node(&self, op: &mut Op<'_>, bytes: &[u8], len: usize) -> Result<u64> {
-        let goal = super::insert::node_goal(op, self.ino);
+        let goal = super::start_goal(op, self.ino);
         let block = op.alloc_blocks(goal, 1)?.start;
         super::insert::add_blocks(op, self.ino, 1)?;
         let handle = op.handle()?;
