@@ -46,12 +46,18 @@ fn a_writer_goes_on_with_a_cache_that_is_full_of_noise() {
     let home = make(&store, LARGE);
     (0..LARGE).for_each(|n| home.write(at(n), &chunk(n)).unwrap());
     home.close().unwrap();
-    for round in 0..3 {
+    let mut noticed = 0;
+    for round in 0..10 {
         let home = Home::open(&bucket(store.clone()), &cached(&dir)).unwrap();
         holds(&home);
         let used = home.disk_use().unwrap();
-        assert_eq!(used.damaged > 0, round > 0, "{used:?}");
+        assert!(round > 0 || used.damaged == 0, "{used:?}");
         home.close().unwrap();
+        // What was compacted meanwhile lies in objects of which the cache has nothing.
+        noticed += u32::from(used.damaged > 0);
+        if noticed == 2 {
+            return;
+        }
         drop(home);
         let path = dir.path().join("cache");
         let mut bytes = std::fs::read(&path).unwrap();
@@ -62,6 +68,7 @@ fn a_writer_goes_on_with_a_cache_that_is_full_of_noise() {
         }
         std::fs::write(&path, bytes).unwrap();
     }
+    panic!("noise was noticed {noticed} times in 10 rounds");
 }
 
 #[test]
