@@ -12,6 +12,7 @@ use ondol_laboratory::workload::{Workload, scenarios, scenes};
 use ondol_power::Sampling;
 
 const CLASSIC: JournalEngine = JournalEngine::Classic;
+const SCALABLE: JournalEngine = JournalEngine::Scalable;
 const COMPRESSED: JournalEngine = JournalEngine::Compressed;
 const ORDERED: DataMode = DataMode::Ordered;
 const JOURNAL: DataMode = DataMode::Journal;
@@ -48,6 +49,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::KeptTruncate, CLASSIC, ORDERED, "truncated-in-steps"),
     (Defect::StaleCached, CLASSIC, ORDERED, "write-overwrite"),
     (Defect::TableInUse, CLASSIC, ORDERED, "much-lives-much-dies"),
+    (Defect::TableTaken, SCALABLE, ORDERED, "inodes-of-the-dead"),
 ];
 
 /// What is wrong with a run of this workload, crash or not, if anything.

@@ -185,6 +185,7 @@ defects! {
     UncheckedPage "unchecked-page" Scalable "Recovery takes what lies in a page for what its record says, whatever it is.",
     UntoldOwner "untold-owner" Scalable "A checkpoint takes what a block's next owner has for what the one before had.",
     OlderRelease "older-release" Scalable "Blocks that were released last count as the newest that were, whatever was released before.",
+    TableTaken "table-taken" Scalable "A block of an inode table that nobody has read is taken for zeros although the log has only the bytes that change.",
     SwappedSuperseded "swapped-superseded" Swap "A checkpoint swaps the image of a transaction that stays in the log.",
     SwappedEscaped "swapped-escaped" Swap "A checkpoint swaps images that the log has in another form.",
     SwappedLookalike "swapped-lookalike" Swap "What looks like a block of the log is swapped into it.",

@@ -49,9 +49,14 @@ struct Slice {
 }
 
 impl Core {
-    /// Lines of the log that one checkpoint takes at most, but for a commit that has more. It has them in memory, for which the cache has a share.
+    /// Lines of the log that one checkpoint takes at most while others may wait for it, but for a commit that has more.
     fn most(&self) -> u64 {
-        (self.log.stats().capacity / SLICES).min(self.config.pending_bytes / 4 / ondol_nvm_log::LINE)
+        (self.log.stats().capacity / SLICES).min(self.most_in_memory())
+    }
+
+    /// Lines that a checkpoint has in memory, for which the cache has a share.
+    fn most_in_memory(&self) -> u64 {
+        self.config.pending_bytes / 4 / ondol_nvm_log::LINE
     }
 
     /// Lines that the next one takes.
@@ -90,10 +95,10 @@ impl Core {
         Ok(true)
     }
 
-    /// Until the log is empty. Nobody waits for a part of it, so each takes as much as it may: what changes all the time is written less often.
+    /// Until the log is empty. Nobody waits for a part of it, so each takes what it can have in memory: what changes all the time is written once.
     pub(super) fn checkpoint_everything(&self) -> Result<()> {
         while self.log.tail() < self.log.durable() {
-            if !self.checkpoint_of(self.most())? {
+            if !self.checkpoint_of(self.most_in_memory())? {
                 thread::yield_now();
             }
         }

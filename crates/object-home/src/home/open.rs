@@ -170,7 +170,11 @@ impl Home {
             // A snapshot is older than what was seen.
             let seen = Seen::beside(o.disk.as_ref()).filter(|_| matches!(mode, DbReaderMode::FollowLatest));
             let (reader, header) = reader(&b, mode, polls, &o, &still).await?;
-            Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None)?;
+            if let Err(e) = Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None) {
+                still.begin_anew();
+                reader.close().await.ok();
+                return Err(e);
+            }
             Ok((reader, header))
         };
         let (reader, header) =
@@ -288,7 +292,11 @@ impl Found {
         if make && is_there {
             match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default()).await {
                 Err(HomeError::Missing { .. }) => {}
-                Ok(_) => return Err(HomeError::Exists { name: bucket.name }),
+                Ok((reader, _)) => {
+                    // What it reads is kept in the bucket until it is closed, or too old.
+                    reader.close().await.ok();
+                    return Err(HomeError::Exists { name: bucket.name });
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -401,16 +409,13 @@ async fn reader(
         let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
         let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
         let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
-        let get = async |key| reader.get(key).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
-        let Some(header) = get(HEADER_KEY).await? else { return Err(HomeError::Missing { name: name.clone() }) };
-        let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
-        let note = noted(name, header.seed, get(NOTE_KEY).await?)?;
-        if reader.manifest().last_l0_seq() >= note.seq {
-            let header = clone::own(bucket, &reader.manifest(), header).await?;
-            return Ok((reader, header));
-        }
+        let header = match header(bucket, &reader).await {
+            Ok(Some(header)) => return Ok((reader, header)),
+            other => other,
+        };
         still.begin_anew();
         let ended = reader.close().await;
+        header?;
         ended.map_err(|e| HomeError::of_database(name, "to be read", &e))?;
         tries += 1;
         if tries == OVERTAKEN {
@@ -418,6 +423,19 @@ async fn reader(
         }
         tokio::time::sleep(PAUSE * tries).await;
     }
+}
+
+/// The header that a reader sees; none if a writer has overtaken it.
+async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, HomeError> {
+    let name = &bucket.name;
+    let get = async |key| reader.get(key).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
+    let Some(header) = get(HEADER_KEY).await? else { return Err(HomeError::Missing { name: name.clone() }) };
+    let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
+    let note = noted(name, header.seed, get(NOTE_KEY).await?)?;
+    if reader.manifest().last_l0_seq() < note.seq {
+        return Ok(None);
+    }
+    clone::own(bucket, &reader.manifest(), header).await.map(Some)
 }
 
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
@@ -428,7 +446,9 @@ async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>
         Err(HomeError::Missing { .. }) => return Ok(()),
         Err(e) => return Err(e),
     };
-    let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e))?;
+    let newest = reader.get(NEWEST_KEY).await;
+    reader.close().await.ok();
+    let newest = newest.map_err(|e| HomeError::of_database(name, "to read a record", &e))?;
     let number = newest.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
     judged(planted, opening, name, &header, number).map(drop)
 }

@@ -7,6 +7,7 @@ use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::File;
@@ -25,6 +26,10 @@ pub(crate) struct Change {
 
 /// Of each thread, what it modified.
 pub(crate) fn run(plan: &Plan) -> Result<Vec<Vec<Change>>, Box<dyn Error>> {
+    // Tracer and traced process take turns: on one processor, neither waits until another one wakes up.
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    sched_setaffinity(None, &here)?;
     let mut child = Command::new("/proc/self/exe")
         .args([&plan.engine, plan.work.name(), &plan.threads.to_string(), TRACED])
         .stdin(Stdio::piped())

@@ -98,6 +98,12 @@ pub(super) fn scenes() -> Vec<Scene> {
         )
         .on(Kind::OrphanFile),
     );
+    // Blocks of an inode table in which nobody lives any more, and whose bytes are at home alone. The first numbers share a block with the system's own inodes.
+    let live = lines(1..40, |n| format!("create /i{n} 0644\nsetxattr /i{n} user.v 60 #{n}"));
+    let die = lines(2..40, |n| format!("unlink /i{n}"));
+    all.push(
+        scene("inodes-of-the-dead", live + &die, lines(0..6, |n| format!("create /n{n} 0600")) + "sync").remounted(),
+    );
     all.push(scene("inodes", lines(0..40, |n| format!("create /i{n} 0644")), "unlink /i3\nunlink /i4\nmkdir /d 0755\ncreate /d/n 0600\nsymlink /s x\nsync\nunlink /i5\nsync\nmkfifo /p 0600\nsync"));
     all
 }
