@@ -172,7 +172,7 @@ impl Home {
             let (reader, header) = reader(&b, mode, polls, &o, &still).await?;
             if let Err(e) = Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None) {
                 still.begin_anew();
-                reader.close().await.ok();
+                leave(reader).await;
                 return Err(e);
             }
             Ok((reader, header))
@@ -293,8 +293,7 @@ impl Found {
             match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default()).await {
                 Err(HomeError::Missing { .. }) => {}
                 Ok((reader, _)) => {
-                    // What it reads is kept in the bucket until it is closed, or too old.
-                    reader.close().await.ok();
+                    leave(reader).await;
                     return Err(HomeError::Exists { name: bucket.name });
                 }
                 Err(e) => return Err(e),
@@ -425,6 +424,11 @@ async fn reader(
     }
 }
 
+/// Closes a reader that is of no use any more. Until then, or until it is too old, what it reads is kept in the bucket: a failure loses nothing.
+async fn leave(reader: DbReader) {
+    reader.close().await.ok();
+}
+
 /// The header that a reader sees; none if a writer has overtaken it.
 async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, HomeError> {
     let name = &bucket.name;
@@ -446,10 +450,9 @@ async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>
         Err(HomeError::Missing { .. }) => return Ok(()),
         Err(e) => return Err(e),
     };
-    let newest = reader.get(NEWEST_KEY).await;
-    reader.close().await.ok();
-    let newest = newest.map_err(|e| HomeError::of_database(name, "to read a record", &e))?;
-    let number = newest.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
+    let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
+    leave(reader).await;
+    let number = newest?.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
     judged(planted, opening, name, &header, number).map(drop)
 }
 
