@@ -226,7 +226,7 @@ pub(crate) fn files(nvm: Nvm) -> Result<Vec<FileInfo>> {
         path: file.identity.as_ref().map_or_else(String::new, |identity| identity.path.display().to_string()),
         writes: file.records.len() as u64,
         bytes: file.records.iter().map(|record| record.bytes.len() as u64).sum(),
-        age: now.saturating_sub(file.records.last().map_or(0, |record| record.mtime / 1_000_000_000)),
+        age: now.saturating_sub(file.newest.ctime / 1_000_000_000),
     };
     let names = |dir: &ondol_run_log::FoundDir| FileInfo {
         path: dir.identity.path.display().to_string(),

@@ -1,12 +1,12 @@
-//! Changes of a file that are no writes: truncations, and what leaves it as it is.
+//! Changes of a file that are no writes: truncations, times that it is given, and what leaves it as it is.
 
 use crate::call::Call;
 use crate::client::{Client, LONGEST_LOOK_NS, wall_ns};
 use crate::error::Result;
-use crate::format::{RecordHead, slot};
-use crate::look::Look;
+use crate::format::{RawTimes, RecordHead, slot};
+use crate::look::{Look, Times};
 use crate::slot::Slot;
-use zerocopy::FromZeros;
+use zerocopy::{FromZeros, IntoBytes};
 
 impl Client {
     /// Cuts or extends a file to `len` bytes by `change`. In the log, if all of the file is there and this can be; otherwise as [`Client::unlogged`].
@@ -36,7 +36,7 @@ impl Client {
                 let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
                 let after = call.look().ok().filter(|_| done.is_ok() && away(call.now_ns()) <= LONGEST_LOOK_NS);
                 let as_expected =
-                    |after: &Look| after.same(&before) && after.size == len && after.mtime >= before.mtime;
+                    |after: &Look| after.same(&before) && after.size == len && after.ctime >= before.ctime;
                 // Once more: what was logged ahead may have been retired by a sync that came before the change.
                 let kept = after.filter(as_expected).is_some_and(|after| note() && slot.expect(&after).is_ok());
                 // Otherwise what was logged does not tell what the file is.
@@ -57,15 +57,74 @@ impl Client {
     fn note_length(&self, me: u64, slot: &Slot<'_>, incarnation: u64, len: u64) -> Result<bool> {
         // From now on it may be as short as this on the disk.
         slot.set(slot::BASE_SIZE, len.min(slot.load(slot::BASE_SIZE)?))?;
-        let head = RecordHead {
+        let head = Self::head(slot, incarnation, wall_ns())?;
+        self.record(me, &[slot], RecordHead { offset: len.into(), ..head }, 0, |show| show(&[]))
+    }
+
+    /// The head of a record of a file that has this ctime.
+    pub(crate) fn head(slot: &Slot<'_>, incarnation: u64, ctime: u64) -> Result<RecordHead> {
+        Ok(RecordHead {
             incarnation: (incarnation as u32).into(),
-            offset: len.into(),
-            mtime: wall_ns().into(),
-            base_mtime: slot.load(slot::BASE_MTIME)?.into(),
+            ctime: ctime.into(),
+            base_time: slot.load(slot::BASE_TIME)?.into(),
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
+        })
+    }
+
+    /// Sets a file's times by `change`, after which `times` reads them. In the log, if all of the file is there and this
+    /// can be: a trusted file stays so. Otherwise live records that are not young go home first, as far as the kernel lets
+    /// them: recovery knows a file by its times.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_times<C: Call>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+        change: impl FnOnce() -> std::result::Result<(), C::Fail>,
+        times: impl FnOnce() -> Option<Times>,
+    ) -> std::result::Result<(), C::Fail> {
+        let slot = self.log.slot(index);
+        if !slot.incarnation().is_ok_and(|now| now == incarnation) {
+            return change();
+        }
+        let locked = self.me(call.process()).and_then(|me| Ok(slot.lock_once(me)?.map(|held| (me, held))));
+        let locked = locked.ok().flatten();
+        let began = call.now_ns();
+        let before = locked.as_ref().and_then(|_| self.expected(&slot, incarnation, call));
+        let before = before.filter(|_| self.fits(&slot, incarnation, size_of::<RawTimes>() as u64));
+        let Some((before, (me, _held))) = before.zip(locked.as_ref()) else {
+            self.times_are_unlogged(&slot, incarnation, call);
+            return change();
         };
-        self.record(me, &[slot], head, 0, |show| show(&[]))
+        change()?;
+        let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS);
+        let after = after.filter(|after| *after == Look { ctime: after.ctime, mtime: after.mtime, ..before });
+        let noted = after.zip(times()).map(|(after, times)| self.note_times(*me, &slot, incarnation, &after, times));
+        if !matches!(noted, Some(Ok(true))) {
+            self.times_are_unlogged(&slot, incarnation, call);
+        }
+        Ok(())
+    }
+
+    /// The file is not trusted any more. Recovery would know it still if its newest record is young.
+    fn times_are_unlogged<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) {
+        // What the disk refuses the next sync says.
+        let _ = if self.fits(slot, incarnation, 0) {
+            slot.distrust().is_ok()
+        } else {
+            self.give_up(slot, incarnation, call).is_ok()
+        };
+    }
+
+    /// Logs times that a file was given. False if there is no room.
+    fn note_times(&self, me: u64, slot: &Slot<'_>, incarnation: u64, after: &Look, times: Times) -> Result<bool> {
+        let mut head = Self::head(slot, incarnation, after.ctime)?;
+        head.incarnation |= RecordHead::TIMES;
+        let raw = RawTimes::from(times);
+        let noted = self.record(me, &[slot], head, size_of::<RawTimes>() as u64, |show| show(&[raw.as_bytes()]))?;
+        Ok(noted && slot.expect(after).is_ok() && slot.is_trusted()?)
     }
 
     /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says whether it is as it was.

@@ -11,7 +11,6 @@ use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
 use ondol_medium::SharedWord;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
 const OLDEST_NS: u64 = 3_000_000_000;
@@ -285,7 +284,7 @@ impl Client {
         let young = || -> Result<bool> {
             let acked = slot.load(slot::ACKED)?;
             let live = acked > slot.retired(incarnation)?;
-            Ok(!live || wall_ns() < slot.load(slot::ACKED_MTIME)? + OLDEST_NS)
+            Ok(!live || wall_ns() < slot.load(slot::ACKED_CTIME)? + OLDEST_NS)
         };
         len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
     }
@@ -301,18 +300,11 @@ impl Client {
     ) -> Result<bool> {
         let end = wrote.start + wrote.len;
         let as_expected =
-            after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.mtime >= wrote.before.mtime;
+            after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.ctime >= wrote.before.ctime;
         if !as_expected {
             return Ok(false);
         }
-        let head = RecordHead {
-            incarnation: (incarnation as u32).into(),
-            offset: wrote.start.into(),
-            mtime: after.mtime.into(),
-            base_mtime: slot.load(slot::BASE_MTIME)?.into(),
-            base_size: slot.load(slot::BASE_SIZE)?.into(),
-            ..RecordHead::new_zeroed()
-        };
+        let head = RecordHead { offset: wrote.start.into(), ..Self::head(slot, incarnation, after.ctime)? };
         if !self.record(me, &[slot], head, wrote.len, |show| call.bytes(wrote.len as usize, show))? {
             return Ok(false);
         }
@@ -392,7 +384,7 @@ impl Client {
         let last = slot.load(slot::LAST)?;
         if last > slot.retired(incarnation)? {
             self.log.lane(slot.load(slot::LAST_LANE)? as u32).persist(slot.load(slot::LAST_END)?)?;
-            slot.set(slot::ACKED_MTIME, slot.load(slot::MTIME)?)?;
+            slot.set(slot::ACKED_CTIME, slot.load(slot::CTIME)?)?;
             slot.set(slot::ACKED, last)?;
         }
         Ok(())
@@ -435,8 +427,7 @@ impl Client {
                 }
             }
             slot.expect(&after)?;
-            slot.set(slot::BASE_MTIME, after.mtime)?;
-            slot.set(slot::BASE_SIZE, after.size)?;
+            slot.begins_at(&after)?;
             if after.kind == FileKind::Directory {
                 self.log.count(shared::NAMES)?;
             }

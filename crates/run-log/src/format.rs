@@ -1,12 +1,12 @@
 //! The bytes of the areas `run-files` and `run-log`. `docs/design/run.md` has the same as tables.
 
 use ondol_medium::{HeaderFault, PAGE, check_header, crc32c, seal_header};
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const SIGNATURE: [u8; 8] = *b"ONDOLRN\0";
 /// The version of the format that this program writes.
-pub const RUN_LOG_VERSION: u32 = 3;
+pub const RUN_LOG_VERSION: u32 = 4;
 /// How long after a file's newest durable record this run may have written to it without one that is: nanoseconds.
 pub const HORIZON_NS: u64 = 5_000_000_000;
 
@@ -63,10 +63,11 @@ pub(crate) mod slot {
     pub(crate) const CTIME: u64 = 552;
     pub(crate) const MTIME: u64 = 560;
     pub(crate) const SIZE: u64 = 568;
-    pub(crate) const BASE_MTIME: u64 = 576;
+    /// The earlier of mtime and ctime when the file became trusted.
+    pub(crate) const BASE_TIME: u64 = 576;
     pub(crate) const BASE_SIZE: u64 = 584;
     pub(crate) const ACKED: u64 = 592;
-    pub(crate) const ACKED_MTIME: u64 = 600;
+    pub(crate) const ACKED_CTIME: u64 = 600;
     pub(crate) const DEV: u64 = 608;
     pub(crate) const INO: u64 = 616;
     pub(crate) const BIRTH: u64 = 624;
@@ -208,13 +209,14 @@ pub(crate) struct RecordHead {
     pub(crate) position: U64,
     pub(crate) sequence: U64,
     pub(crate) slot: U32,
-    /// Of the slot; [`RecordHead::MOVE`] above it.
+    /// Of the slot; [`RecordHead::MOVE`] and [`RecordHead::TIMES`] above it.
     pub(crate) incarnation: U32,
     /// Of a move the second slot, with its incarnation in the upper half.
     pub(crate) offset: U64,
-    pub(crate) mtime: U64,
-    /// Of a move the ctime of the directory in the second slot.
-    pub(crate) base_mtime: U64,
+    /// ctime of the file or directory after the change.
+    pub(crate) ctime: U64,
+    /// Of a file [`slot::BASE_TIME`]; of a move the ctime of the directory in the second slot.
+    pub(crate) base_time: U64,
     pub(crate) base_size: U64,
 }
 
@@ -223,12 +225,19 @@ const _: () = assert!(size_of::<RecordHead>() == HEAD);
 impl RecordHead {
     /// The record is of two directories: the one that a file came to and the one that it left.
     pub(crate) const MOVE: u32 = 1 << 31;
+    /// The payload is the times that a file was given ([`RawTimes`]), and none of its bytes.
+    pub(crate) const TIMES: u32 = 1 << 30;
 
     /// The slots that the record is of, with their incarnations.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, u64)> {
         let (named, offset) = (self.incarnation.get(), self.offset.get());
         let left = (named & Self::MOVE != 0).then_some((offset as u32, offset >> 32));
-        [(self.slot.get(), u64::from(named & !Self::MOVE))].into_iter().chain(left)
+        [(self.slot.get(), u64::from(named & !(Self::MOVE | Self::TIMES)))].into_iter().chain(left)
+    }
+
+    /// The record is of times that a file was given.
+    pub(crate) fn gives_times(&self) -> bool {
+        self.incarnation.get() & Self::TIMES != 0
     }
 
     /// The checksum over the head and the parts of the payload.
@@ -242,6 +251,16 @@ impl RecordHead {
     pub(crate) fn span(len: u64) -> u64 {
         (HEAD as u64 + len).next_multiple_of(LINE)
     }
+}
+
+/// Times that a file was given: the payload of a record.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawTimes {
+    pub(crate) atime_s: I64,
+    pub(crate) mtime_s: I64,
+    pub(crate) atime_ns: U32,
+    pub(crate) mtime_ns: U32,
 }
 
 /// A slot's identity on the medium.

@@ -40,7 +40,7 @@ pub use error::{Result, RunLogError};
 pub use format::{HORIZON_NS, RUN_LOG_VERSION};
 pub use handle::Handle;
 pub use log::{Log, LogOptions, Opened};
-pub use look::{FileKind, Identity, Look, Subject, is_ext4, multigrain, names_why_not};
+pub use look::{FileKind, Identity, Look, Subject, Times, is_ext4, multigrain, names_why_not};
 pub use name_record::{Change, NameRecord, Names};
 pub use names::{NameCall, Side};
 pub use newest::{Piece, newest};

@@ -2,11 +2,13 @@
 
 use crate::Handle;
 use crate::client::wall_ns;
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
+use crate::format::RawTimes;
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps};
 use rustix::io::Result;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use zerocopy::little_endian::{I64, U32};
 
 /// One look at a file. Two equal looks, with nothing that this program did between them, say that nobody changed the file, where timestamps are
 /// multigrain ([`multigrain`]).
@@ -65,6 +67,54 @@ impl FileKind {
             FileType::Directory => Self::Directory,
             _ => Self::Other,
         }
+    }
+}
+
+/// Times of a file that a program may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Last access.
+    pub atime: Timespec,
+    /// Last change of its contents.
+    pub mtime: Timespec,
+}
+
+impl Times {
+    /// Those of an open file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(fd: BorrowedFd<'_>) -> Result<Self> {
+        let seen = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::ATIME | StatxFlags::MTIME)?;
+        let time = |at: StatxTimestamp| Timespec { tv_sec: at.tv_sec, tv_nsec: at.tv_nsec.into() };
+        Ok(Self { atime: time(seen.stx_atime), mtime: time(seen.stx_mtime) })
+    }
+
+    /// Gives them to an open file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn give(self, fd: BorrowedFd<'_>) -> Result<()> {
+        let times = Timestamps { last_access: self.atime, last_modification: self.mtime };
+        rustix::fs::futimens(fd, &times)
+    }
+}
+
+impl From<Times> for RawTimes {
+    fn from(Times { atime, mtime }: Times) -> Self {
+        Self {
+            atime_s: atime.tv_sec.into(),
+            mtime_s: mtime.tv_sec.into(),
+            atime_ns: (atime.tv_nsec as u32).into(),
+            mtime_ns: (mtime.tv_nsec as u32).into(),
+        }
+    }
+}
+
+impl From<RawTimes> for Times {
+    fn from(raw: RawTimes) -> Self {
+        let time = |s: I64, ns: U32| Timespec { tv_sec: s.get(), tv_nsec: ns.get().into() };
+        Self { atime: time(raw.atime_s, raw.atime_ns), mtime: time(raw.mtime_s, raw.mtime_ns) }
     }
 }
 

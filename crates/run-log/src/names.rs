@@ -318,13 +318,13 @@ impl Client {
         let payload = names.encode(subject, replaced.as_ref());
         let mut head = RecordHead {
             incarnation: (dir.incarnation as u32).into(),
-            mtime: now.ctime.into(),
+            ctime: now.ctime.into(),
             ..RecordHead::new_zeroed()
         };
         if let (Some(left), Some(now)) = (dirs.all.get(1), after.get(1)) {
             head.incarnation |= RecordHead::MOVE;
             head.offset = (u64::from(left.slot.index) | left.incarnation << 32).into();
-            head.base_mtime = now.ctime.into();
+            head.base_time = now.ctime.into();
         }
         let slots: Vec<_> = dirs.all.iter().map(|dir| &dir.slot).collect();
         if !self.record(dirs.me, &slots, head, payload.len() as u64, |show| show(&[&payload]))? {
@@ -366,8 +366,7 @@ impl Client {
             return Ok(());
         }
         slot.expect(&subject.look)?;
-        slot.set(slot::BASE_MTIME, subject.look.mtime)?;
-        slot.set(slot::BASE_SIZE, 0)?;
+        slot.begins_at(&subject.look)?;
         logged.is_name_of(slot)?;
         slot.trust().map(drop)
     }

@@ -208,6 +208,13 @@ impl<'l> Slot<'l> {
         self.set(slot::SIZE, look.size)
     }
 
+    /// The file is trusted from this look on: what is known of it by records begins here.
+    pub(crate) fn begins_at(&self, look: &Look) -> Result<()> {
+        // A program may have set either time, one of them to the future.
+        self.set(slot::BASE_TIME, look.mtime.min(look.ctime))?;
+        self.set(slot::BASE_SIZE, look.size)
+    }
+
     /// Device, inode and birth of the file.
     pub(crate) fn key(&self) -> Result<[u64; 3]> {
         Ok([self.load(slot::DEV)?, self.load(slot::INO)?, self.load(slot::BIRTH)?])

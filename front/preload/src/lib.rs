@@ -16,6 +16,7 @@ mod raw;
 mod seconds;
 mod shim;
 mod syncs;
+mod times;
 mod writes;
 
 /// An allocator of its own: a signal handler may write while the program is inside its own allocator.

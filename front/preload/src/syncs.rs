@@ -3,7 +3,8 @@
 use crate::call::FdCall;
 use crate::raw::{self, Behind, system};
 use crate::shim::{self, Hint};
-use libc::{c_int, c_long, c_uint, c_void, off_t, size_t};
+use crate::times::utimensat;
+use libc::{c_char, c_int, c_long, c_uint, c_void, off_t, size_t, timespec};
 
 fn sync_file(fd: c_int, real: c_long) -> c_int {
     let Some((shim, _inside)) = shim::enter() else {
@@ -70,6 +71,11 @@ fn persist() {
 extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     match number {
         libc::SYS_fsync | libc::SYS_fdatasync => sync_file(a as c_int, number).into(),
+        libc::SYS_utimensat => {
+            let path = std::ptr::with_exposed_provenance::<c_char>(b as usize);
+            let times = std::ptr::with_exposed_provenance::<timespec>(c as usize);
+            utimensat(a as c_int, path, times, d as c_int).into()
+        }
         libc::SYS_msync if shim::is_pool(a as usize) => system!(number, a, b, c),
         libc::SYS_sync | libc::SYS_syncfs | libc::SYS_msync | libc::SYS_sync_file_range => {
             persist();
@@ -146,7 +152,7 @@ extern "C" fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uin
 }
 
 /// A change by a signal handler that came while its thread was inside: the file is not trusted any more.
-fn unseen(fd: c_int) {
+pub(crate) fn unseen(fd: c_int) {
     if let Some((shim, slot)) = shim::interrupted(fd) {
         // If the memory fails nothing is trusted anyway.
         let _ = shim.client.map(slot);

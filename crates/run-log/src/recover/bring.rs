@@ -3,13 +3,14 @@
 use crate::Log;
 use crate::error::{Result, RunLogError};
 use crate::format::HORIZON_NS;
-use crate::look::{Identity, Look};
+use crate::look::{Identity, Look, Times};
 use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place};
 use crate::recover::{FoundFile, Outcome};
 use crate::slot::Slot;
 use rustix::fs::Advice;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,7 +33,8 @@ const NAME_MAX: usize = 255;
 /// What is to be done with a file that was found.
 enum Plan {
     Nothing,
-    Write,
+    /// Its records are written; afterwards it has these times, unless its newest record gives it others.
+    Write(Option<Times>),
     Beside,
 }
 
@@ -56,8 +58,7 @@ impl Recovering<'_, '_> {
                 return Ok(());
             }
             // What was written by now is ours by its mtime until the word tells it again.
-            let mtime = self.file.records.last().map_or(0, |record| record.mtime);
-            match target.set_modified(UNIX_EPOCH + Duration::from_nanos(mtime)) {
+            match target.set_modified(UNIX_EPOCH + Duration::from_nanos(self.file.newest.ctime)) {
                 // It is somebody else's file.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
                 set => set?,
@@ -88,13 +89,18 @@ pub(super) fn bring(
     let slot = log.slot(file.slot);
     let begun = slot.recovering(file.incarnation)?;
     let mut recovering = Recovering { slot, file, begun, ours: false, clock };
-    let mut home = || write_after(&target, file, &pieces, || recovering.before_a_write(&target)).map(Outcome::Replayed);
+    let mut home = |times| {
+        write_after(&target, file, &pieces, times, || recovering.before_a_write(&target)).map(Outcome::Replayed)
+    };
     let refused = slot.has_failed()?;
     let done = match plan(&target, file, &pieces, same_boot, begun) {
         // The page cache has what the disk has refused, as if it were there.
-        Ok(Plan::Nothing | Plan::Write) if refused => forget(&target, &pieces).and_then(|()| home()),
+        Ok(Plan::Nothing) if refused => forget(&target, &pieces).and_then(|()| home(None)),
+        Ok(Plan::Write(times)) if refused => forget(&target, &pieces).and_then(|()| home(times)),
         Ok(Plan::Nothing) => target.sync_all().map(|()| Outcome::Whole),
-        Ok(Plan::Write) => home(),
+        Ok(Plan::Write(times)) => home(times),
+        // Its times are somebody else's by now.
+        Ok(Plan::Beside) if file.records.is_empty() => Ok(Outcome::Whole),
         Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, &log.mark()),
         Err(e) => Err(e),
     };
@@ -111,13 +117,21 @@ fn plan(target: &File, file: &FoundFile, pieces: &[Piece], same_boot: bool, begu
     if same_cache && has(target, file, pieces)? {
         return Ok(Plan::Nothing);
     }
-    let Some(last) = file.records.last() else { return Ok(Plan::Nothing) };
-    let horizon = last.mtime.saturating_add(if same_cache { 0 } else { HORIZON_NS });
+    let newest = &file.newest;
+    let horizon = newest.ctime.saturating_add(if same_cache { 0 } else { HORIZON_NS });
     // The word has milliseconds. What others had written before it was published was no reason to begin.
     let written = |begun: u64| begun.saturating_sub(TICKS_NS)..=begun.saturating_add(RECOVERY_NS);
-    let by_recovery = begun.is_some_and(|begun| written(begun).contains(&now.mtime));
-    let ours = now.size >= last.base_size && ((last.base_mtime..=horizon).contains(&now.mtime) || by_recovery);
-    Ok(if ours { Plan::Write } else { Plan::Beside })
+    let is_ours = |time: u64| {
+        (newest.base_time..=horizon).contains(&time) || begun.is_some_and(|begun| written(begun).contains(&time))
+    };
+    // Either time is enough: a program may set the mtime, and what leaves the contents as they are changes the ctime alone.
+    let ours = now.size >= newest.base_size && (is_ours(now.mtime) || is_ours(now.ctime));
+    if !ours {
+        return Ok(Plan::Beside);
+    }
+    // The mtime was set after all records.
+    let set = if is_ours(now.mtime) { None } else { Some(Times::of(target.as_fd())?) };
+    Ok(Plan::Write(set))
 }
 
 /// As much of a name as fits into so many bytes, without half of a character at its end.
@@ -180,14 +194,15 @@ fn forget(target: &File, pieces: &[Piece]) -> io::Result<()> {
 
 /// Writes what was logged into the file, and syncs it; answers how many bytes.
 pub(super) fn write(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Result<u64> {
-    write_after(target, file, pieces, || Ok(()))
+    write_after(target, file, pieces, None, || Ok(()))
 }
 
-/// As [`write`], with something before each change of the file.
+/// As [`write`], with something before each change of the file; then it has these times, or those of its newest record.
 fn write_after(
     target: &File,
     file: &FoundFile,
     pieces: &[Piece],
+    times: Option<Times>,
     mut before: impl FnMut() -> io::Result<()>,
 ) -> io::Result<u64> {
     let mut written = 0;
@@ -205,6 +220,14 @@ fn write_after(
     if let Some((_, len)) = file.lengths() {
         before()?;
         target.set_len(len)?;
+    }
+    if let Some(times) = file.newest.times.or(times) {
+        before()?;
+        match times.give(target.as_fd()) {
+            // It is somebody else's file.
+            Err(Errno::PERM | Errno::ACCESS) => {}
+            given => given?,
+        }
     }
     target.sync_all()?;
     Ok(written)

@@ -11,8 +11,8 @@ mod together;
 
 use crate::client::wall_ns;
 use crate::error::{Result, RunLogError};
-use crate::format::{RecordHead, SKIP};
-use crate::look::{FileKind, Identity};
+use crate::format::{RawTimes, RecordHead, SKIP};
+use crate::look::{FileKind, Identity, Times};
 use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
@@ -21,6 +21,7 @@ pub use kept::{Kept, Touched, touched};
 pub(crate) use place::{For, Place, beside_it, find};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use zerocopy::FromBytes;
 
 /// A write that was logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +32,21 @@ pub struct Record {
     pub offset: u64,
     /// What was written; nothing: the file was cut, or extended, to end here.
     pub bytes: Vec<u8>,
-    /// mtime of the file after it: nanoseconds.
-    pub mtime: u64,
-    /// mtime of the file when it became trusted.
-    pub base_mtime: u64,
+}
+
+/// The newest live record of a file, of any kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Newest {
+    /// Its place in the order of all changes.
+    pub sequence: u64,
+    /// ctime of the file after it: nanoseconds.
+    pub ctime: u64,
+    /// The earlier of the file's mtime and ctime when it became trusted.
+    base_time: u64,
     /// Its size then.
-    pub base_size: u64,
+    base_size: u64,
+    /// The times that it gives the file, if it is such a record.
+    times: Option<Times>,
 }
 
 /// A file with live records.
@@ -50,8 +60,10 @@ pub struct FoundFile {
     pub dev: u64,
     /// A real sync has retired some of what was logged: the rest does not make the file.
     in_part: bool,
-    /// By sequence.
+    /// Writes and truncations, by sequence.
     pub records: Vec<Record>,
+    /// The newest record.
+    pub newest: Newest,
 }
 
 impl FoundFile {
@@ -194,8 +206,9 @@ pub fn found(log: &Log) -> Result<Found> {
             }
             named => {
                 let (identity, dev) = named.map_or((None, 0), |(_, dev, identity)| (Some(identity), dev));
-                let records = records.into_iter().map(Raw::of_a_file).collect();
-                found.files.push(FoundFile { slot, incarnation, identity, dev, in_part: retired > 0, records });
+                let newest = records.last().map(Raw::newest).unwrap_or_default();
+                let records = records.into_iter().filter_map(Raw::of_a_file).collect();
+                found.files.push(FoundFile { slot, incarnation, identity, dev, in_part: retired > 0, records, newest });
             }
         }
     }
@@ -212,20 +225,27 @@ struct Raw {
 
 impl Raw {
     fn names(&self) -> Option<NameRecord> {
-        let ctime = if self.left { self.head.base_mtime } else { self.head.mtime };
+        let ctime = if self.left { self.head.base_time } else { self.head.ctime };
         NameRecord::decode(self.head.sequence.get(), ctime.get(), &self.bytes, self.left)
     }
 
-    fn of_a_file(self) -> Record {
+    fn newest(&self) -> Newest {
         let Self { head, bytes, .. } = self;
-        Record {
+        let times = if self.head.gives_times() { RawTimes::read_from_bytes(bytes).ok() } else { None };
+        Newest {
             sequence: head.sequence.get(),
-            offset: head.offset.get(),
-            bytes,
-            mtime: head.mtime.get(),
-            base_mtime: head.base_mtime.get(),
+            ctime: head.ctime.get(),
+            base_time: head.base_time.get(),
             base_size: head.base_size.get(),
+            times: times.map(Times::from),
         }
+    }
+
+    /// A write or a truncation.
+    fn of_a_file(self) -> Option<Record> {
+        let Self { head, bytes, .. } = self;
+        let record = Record { sequence: head.sequence.get(), offset: head.offset.get(), bytes };
+        (!head.gives_times()).then_some(record)
     }
 }
 
@@ -235,8 +255,7 @@ impl Log {
     /// # Errors
     /// The medium's failure.
     pub fn retire(&self, file: &FoundFile) -> Result<()> {
-        let last = file.records.last().map_or(0, |record| record.sequence);
-        self.slot(file.slot).retire(file.incarnation, last)
+        self.slot(file.slot).retire(file.incarnation, file.newest.sequence)
     }
 
     /// Gives up what is live of a directory that a simulator has brought home.

@@ -56,8 +56,8 @@ impl Kernel {
 
     pub(crate) fn changed(&mut self, file: usize) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-        self.mtime[file] = now.max(self.mtime[file] + 1);
-        self.ctime[file] = self.mtime[file];
+        self.ctime[file] = now.max(self.ctime[file] + 1);
+        self.mtime[file] = self.ctime[file];
         let state = self.cache[file].clone();
         self.states[file].push(state);
     }

@@ -7,7 +7,8 @@
 use ondol_env::sync::Arc;
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_run_log::{Call, Client, Log, LogOptions, Place, Written, found};
+use ondol_run_log::{Call, Client, Log, LogOptions, Place, Times, Written, found};
+use rustix::fs::Timespec;
 use std::cell::RefCell;
 
 mod kernel;
@@ -81,7 +82,7 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
         let away = (random.below(8) == 0).then(|| random.below(300) as usize);
         let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable, away };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
-        match random.below(21) {
+        match random.below(22) {
             0..=9 => {
                 let syncs = kernel.borrow().moments.len();
                 assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
@@ -104,6 +105,17 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
                 (0..3).for_each(|file| kernel.borrow_mut().write_back(file));
                 // What was written unseen and is synced unseen may have older records.
                 (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.borrow_mut().acknowledged(file));
+            }
+            // To the past or to the future.
+            21 => {
+                let change = || {
+                    let mut k = kernel.borrow_mut();
+                    k.ctime[file] += 1;
+                    k.mtime[file] = [5, 1 << 62][random.below(2) as usize];
+                    Ok(())
+                };
+                let time = Timespec { tv_sec: 5, tv_nsec: 0 };
+                client.set_times(slot, &call, change, || Some(Times { atime: time, mtime: time })).unwrap();
             }
             // Somebody whom nobody sees.
             17 => {

@@ -183,32 +183,48 @@ fn still(image: &Path) -> Vec<u8> {
 }
 
 /// What is cut.
-struct Cut<'a> {
+#[derive(Default)]
+pub(crate) struct Cut<'a> {
     /// Bytes of the image.
-    image: u64,
+    pub(crate) image: u64,
     /// Of the pool, as `ondol run` is told.
-    pool: &'a str,
+    pub(crate) pool: &'a str,
     /// The program; it is told its directory, and `word`.
-    program: &'a [&'a OsStr],
-    word: &'a str,
+    pub(crate) program: &'a [&'a OsStr],
+    pub(crate) word: &'a str,
     /// As an ordinary user, who recovers, too.
-    by_user: bool,
+    pub(crate) by_user: bool,
     /// When, from what it says first.
-    after: Duration,
+    pub(crate) after: Duration,
+    /// The pool is a file of the image, and not one in memory.
+    pub(crate) on_disk: bool,
+    pub(crate) slow: Option<Slow<'a>>,
+}
+
+/// What makes msync(2) wait first.
+pub(crate) struct Slow<'a> {
+    /// Before libc.
+    pub(crate) library: &'a Path,
+    /// For so many microseconds at most.
+    pub(crate) us: u32,
+    /// Only of these first bytes of the pool.
+    pub(crate) below: u64,
+    /// Only in `ondol run` itself.
+    pub(crate) drain_only: bool,
 }
 
 /// The user with the fewest rights.
 const NOBODY: u32 = 65534;
 
 /// An ordinary user can run what was built here.
-fn user_can() -> bool {
+pub(crate) fn user_can() -> bool {
     let mut command = ondol();
     let out = command.arg("--version").uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(Stdio::null()).status();
     out.is_ok_and(|status| status.success())
 }
 
 /// Cuts the power of a program. `judge` is shown what the program has said (whole lines) and the directory: without recovery first, whose faults it answers; then after recovery. Answers both lots.
-fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String>, Vec<String>) {
+pub(crate) fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String>, Vec<String>) {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let [image, copy, pool, saved, dir] =
         ["image", "copy", "own/pool", "own/saved", "mnt"].map(|name| place.path().join(name));
@@ -232,7 +248,13 @@ fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String
             std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
         }
     }
+    // In a directory that nobody else looks at.
+    let pool = if cut.on_disk { dir.join("lost+found/pool") } else { pool };
     let mut command = ondol();
+    if let Some(Slow { library, us, below, drain_only }) = &cut.slow {
+        command.env("LD_PRELOAD", library).env("SLOW_US", us.to_string()).env("SLOW_BELOW", below.to_string());
+        command.envs(drain_only.then_some(("SLOW_IN", "ondol")));
+    }
     command.args(["run", "-q", "--size", cut.pool, "--buffer"]).arg(&pool).arg("--dir").arg(&dir).arg("--");
     command.args(cut.program).arg(&dir).arg(cut.word).stdout(Stdio::piped()).process_group(0);
     let mut group = Group(command.spawn().unwrap());
@@ -253,7 +275,8 @@ fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String
         std::thread::sleep(Duration::from_millis(1));
     }
     fs::write(&copy, still(&image)).unwrap();
-    fs::copy(&pool, &saved).unwrap();
+    // On the disk it is what the image has of it.
+    let saved = if cut.on_disk { pool } else { fs::copy(&pool, &saved).map(|_| saved).unwrap() };
     if cut.by_user {
         std::os::unix::fs::chown(&saved, Some(NOBODY), Some(NOBODY)).unwrap();
     }
@@ -300,7 +323,7 @@ const MORE: u64 = 8;
 ///
 /// # Panics
 /// When something is wrong after recovery; or when nothing was ever lost without, which would show nothing.
-fn in_rounds(default: u64, cut: impl Fn(u64) -> (Vec<String>, Vec<String>)) {
+pub(crate) fn in_rounds(default: u64, cut: impl Fn(u64) -> (Vec<String>, Vec<String>)) {
     let told = std::env::var("ONDOL_RUN_CUTS").ok().and_then(|n| n.parse().ok());
     let rounds = told.unwrap_or(if std::env::var_os("ONDOL_HUNT").is_some() { 24 } else { default });
     let (mut round, mut needed, mut wrong) = (0, 0, Vec::new());
@@ -326,7 +349,15 @@ fn every_acknowledged_byte_is_there_after_a_power_cut() {
         let seed = (u64::from(std::process::id()) + round).to_string();
         let after = Duration::from_millis(150 + (round * 397) % 1300);
         let program = [program.as_os_str()];
-        let what = Cut { image: 48 << 20, pool: "3M", program: &program, word: &seed, by_user: false, after };
+        let what = Cut {
+            image: 48 << 20,
+            pool: "3M",
+            program: &program,
+            word: &seed,
+            by_user: false,
+            after,
+            ..Cut::default()
+        };
         let (lost, bad) = cut(&what, |said, dir| {
             let mut model = Model::default();
             said.lines().for_each(|line| model.line(line));
@@ -351,7 +382,8 @@ fn every_acknowledged_name_is_there_after_a_power_cut() {
         let seed = (u64::from(std::process::id()) + round).to_string();
         let after = Duration::from_millis(150 + (round * 397) % 1300);
         let (program, by_user) = ([program.as_os_str()], user && round % 4 > 1);
-        let what = Cut { image: 48 << 20, pool: "3M", program: &program, word: &seed, by_user, after };
+        let what =
+            Cut { image: 48 << 20, pool: "3M", program: &program, word: &seed, by_user, after, ..Cut::default() };
         let (lost, bad) = cut(&what, names::check);
         (lost, bad.into_iter().map(|what| format!("seed {seed}: {what}")).collect())
     });
@@ -383,7 +415,15 @@ fn committed_transactions_are_there_after_a_power_cut() {
         let mode = modes[round as usize % modes.len()];
         let after = Duration::from_millis(700 + (round * 397) % 1300);
         let program = ["python3", "-c", COMMITS].map(OsStr::new);
-        let what = Cut { image: 48 << 20, pool: "24M", program: &program, word: mode, by_user: false, after };
+        let what = Cut {
+            image: 48 << 20,
+            pool: "24M",
+            program: &program,
+            word: mode,
+            by_user: false,
+            after,
+            ..Cut::default()
+        };
         cut(&what, |said, dir| {
             let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
             let ask = "pragma integrity_check; select count(*) from t; select max(a) from t";
@@ -449,7 +489,8 @@ fn a_cluster_has_what_it_has_committed_after_a_power_cut() {
     in_rounds(1, |round| {
         let after = Duration::from_millis(300 + (round * 397) % 3000);
         let program = [OsStr::new("python3"), OsStr::new("-c"), OsStr::new(CLUSTER), bin.as_os_str()];
-        let what = Cut { image: 200 << 20, pool: "24M", program: &program, word: "", by_user: true, after };
+        let what =
+            Cut { image: 200 << 20, pool: "24M", program: &program, word: "", by_user: true, after, ..Cut::default() };
         cut(&what, |said, dir| {
             let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
             // After a real cut there is no process of this number, nor its shared memory, whose own number is the last one here.

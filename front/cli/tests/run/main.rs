@@ -13,6 +13,8 @@ mod kills;
 mod names;
 mod past;
 mod programs;
+mod savers;
+mod storms;
 
 use ondol_skips::{missing, skip, skips};
 use std::io::{BufRead, BufReader, Write};
@@ -57,6 +59,14 @@ fn compiled(dir: &Path, source: &str, words: &[&str]) -> PathBuf {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run").join(source);
     succeeds(Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(file).args(words));
     program
+}
+
+/// Builds a C library for `LD_PRELOAD` into `dir`.
+fn shared_library(dir: &Path, source: &str) -> PathBuf {
+    let library = dir.join("library.so");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run").join(source);
+    succeeds(Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(file).arg("-ldl"));
+    library
 }
 
 /// A directory on a file system where syncs can be fast, with a pool in memory.

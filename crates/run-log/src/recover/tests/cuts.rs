@@ -2,11 +2,13 @@
 
 use super::rig::Lost;
 use crate::client::wall_ns;
+use crate::look::Times;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::{FoundFile, Outcome, bring};
+use rustix::fs::Timespec;
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -34,8 +36,11 @@ impl<'d> Cut<'d> {
             file = lost.write(&file, bytes);
         }
         lost.client.persist().unwrap();
-        let found = crate::found(&lost.client.log).unwrap().files.remove(0);
+        let mut found = crate::found(&lost.client.log).unwrap().files.remove(0);
         assert_eq!(found.pieces().len(), 4);
+        // As long ago: nobody can set a ctime.
+        found.newest.ctime -= 3_600 * SECOND;
+        found.newest.base_time -= 3_601 * SECOND;
         Self { lost, found }
     }
 
@@ -72,10 +77,43 @@ fn recovery_of_a_file_may_be_cut_twice() {
         assert!(cut.is_whole());
         cut.lose();
     }
-    // Somebody else writes, and it stays so.
-    set_mtime(dir.path(), wall_ns() + 600 * SECOND);
+    // Somebody else writes ten minutes later, and it stays so.
+    cut.begin(wall_ns() - 600 * SECOND);
     assert!(matches!(cut.recover(&wall_ns), Outcome::Beside(_)));
     assert!(!cut.is_whole());
+}
+
+/// A program sets its file's times after its last record, and the kernel has committed that: the file is its own still, and
+/// keeps them; where the times are a record they are given again.
+#[test]
+fn a_file_whose_times_were_set_is_known() {
+    for (logged, set) in
+        [(None, 1_000_000_000), (Some(2_000_000_000), 1_000_000_000), (Some(5), wall_ns() / SECOND + 9_999)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cut = Cut::new(dir.path());
+        cut.found.newest.ctime = wall_ns();
+        let time = |tv_sec| Timespec { tv_sec, tv_nsec: 7 };
+        cut.found.newest.times = logged.map(|s| Times { atime: time(s + 1), mtime: time(s) });
+        set_mtime(dir.path(), set * SECOND + 7);
+        assert_eq!(cut.recover(&wall_ns), Outcome::Replayed(15));
+        // Before it is read.
+        let meta = fs::metadata(dir.path().join("file")).unwrap();
+        assert!(cut.is_whole());
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (logged.unwrap_or(set as i64), 7));
+        assert!(logged.is_none_or(|s| meta.atime() == s + 1));
+    }
+}
+
+/// Contents that somebody else has changed later are his, whatever time he has set.
+#[test]
+fn a_file_that_others_have_changed_since_is_theirs_whatever_its_mtime() {
+    for from_now in [-9_000, 9_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let cut = Cut::new(dir.path());
+        set_mtime(dir.path(), wall_ns().saturating_add_signed(from_now * SECOND as i64));
+        assert!(matches!(cut.recover(&wall_ns), Outcome::Beside(_)), "{from_now}");
+    }
 }
 
 /// Two minutes go by while it writes.
