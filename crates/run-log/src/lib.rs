@@ -19,6 +19,7 @@ mod changes;
 mod client;
 mod drain;
 mod durable;
+mod durable_word;
 mod error;
 mod format;
 mod handle;

@@ -2,7 +2,7 @@
 
 use crate::area::Places;
 use crate::error::{Result, RunLogError};
-use crate::format::{Header, LANE_WORDS, LANES_AT, shared, slot_at, word_value};
+use crate::format::{Header, LANE_WORDS, LANES_AT, shared, slot_at};
 use crate::lane::Lane;
 use crate::slot::Slot;
 use ondol_medium::{Nvm, Pool, inspect};
@@ -166,16 +166,6 @@ impl Log {
         let words = self.places.files + LANES_AT + u64::from(index) * LANE_WORDS;
         let ring = self.places.log + u64::from(index) * self.header.lane_len;
         Lane { log: self, index, words, ring }
-    }
-
-    /// The value of a durable word, whose check must be right.
-    pub(crate) fn checked(&self, at: u64, named: &[u64], what: &'static str) -> Result<u64> {
-        let word = self.nvm.load_u64(at)?;
-        word_value(self.seal, named, word).ok_or_else(|| RunLogError::Word {
-            pool: self.nvm.name().into(),
-            what,
-            offset: at,
-        })
     }
 
     /// A token that no other program of this epoch has.
