@@ -7,6 +7,7 @@ use crate::Log;
 use crate::error::{Result, RunLogError};
 use crate::format::{checked_word, named_seal, word_value};
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::untold;
 
 /// A word of a log, and its copy.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,9 @@ impl<'l> DurableWord<'l> {
         if batch.cas_u64(self.at, seen.word, new)?.is_err() {
             return Ok(false);
         }
-        let fenced = batch.write_back().fence()?;
+        untold();
+        let fenced = log.fence(batch)?;
+        untold();
         let mut told = log.nvm.shared_u64(self.copy)?;
         // Others may have told more; or it is somebody else's by now.
         while word_value(self.seal, &[], told).is_some_and(|value| value < to) {

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, lane};
 use crate::lock;
 use ondol_env::plant::Defect;
+use ondol_env::sync::untold;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A lane of a log.
@@ -119,14 +120,8 @@ impl<'l> Lane<'l> {
             batch.others(self.ring, to)?;
             batch.others(self.ring + from, self.len() - from)?;
         }
-        let fenced = match batch.write_back().fence() {
-            Ok(fenced) => fenced,
-            Err(e) => {
-                // The kernel tells those who have the pool open, and not who opens it later.
-                self.log.stop()?;
-                return Err(e.into());
-            }
-        };
+        let fenced = self.log.fence(batch)?;
+        untold();
         let mut seen = durable;
         while seen < end {
             match fenced.tell_if(self.words + lane::DURABLE, seen, end)? {
