@@ -146,6 +146,8 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     if is_short {
         return Ok(());
     }
+    // Its log in interleavings, killed anywhere, with power cuts.
+    test(&["--lib", "schedules::what_"].map(String::from))?;
     // Whether scenes come to all places of the engine with the most of them.
     test(&["--test", "reach", "--", "--ignored"].map(String::from))?;
     let metadata = metadata()?;

@@ -95,7 +95,7 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
             "all" if ALSO_IN_BATCH.contains(&defect) => &["classic", "compressed", "batch"],
             "all" => &["classic", "compressed"],
             // Their own tests hunt them: the laboratory has no workload of them.
-            "buffer" | "log" | "table" | "home" => &[],
+            "buffer" | "log" | "table" | "home" | "run" => &[],
             other => &[other],
         };
         let trial = |subject: &&str| Trial { defect: defect.to_owned(), subject: (*subject).to_owned() };

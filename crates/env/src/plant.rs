@@ -41,6 +41,8 @@ pub enum Subject {
     Log,
     /// The page table.
     Table,
+    /// The log of `ondol run`.
+    Run,
     /// A change of a volume's size.
     Resize,
 }
@@ -240,6 +242,8 @@ defects! {
     TableUnfencedInPlace "table-unfenced-in-place" Table "What is stored in place in a page is not waited for.",
     TableUncheckedEntry "table-unchecked-entry" Table "The checksums of the page table's map are not verified.",
     TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
+    RunEarlyRoom "run-early-room" Run "Room in a lane of `ondol run` is used again before the moved head is durable.",
+    RunEarlyRetired "run-early-retired" Run "Records of `ondol run` count as retired before that is durable.",
     ResizeEarlySize "resize-early-size" Resize "The superblock has the new size before a step of a resize is committed.",
     ResizeReused "resize-reused" Resize "A step of a resize writes to blocks that the same step frees.",
     ResizeForgotten "resize-forgotten" Resize "A shrink takes what its transaction has freed, in groups that it has not looked at before.",
@@ -259,6 +263,7 @@ impl fmt::Display for Subject {
             Self::Buffer => "buffer",
             Self::Log => "log",
             Self::Table => "table",
+            Self::Run => "run",
             Self::Batch => "batch",
             Self::Resize => "resize",
             Self::Store => "store",

@@ -16,7 +16,7 @@ use ondol_env::sync::Arc;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-// These words lie on a medium: no scheduler can put its own in their place. Recorded stores take a lock, which it sees.
+// These words lie on a medium: no scheduler can put its own in their place. Recorded loads and stores take a lock, which it sees.
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -215,7 +215,7 @@ impl Nvm {
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = self.check("read", offset, buf.len() as u64)?;
         self.require_whole(bytes)?;
-        memory::read(self.map.words(), offset as usize, buf);
+        self.loaded(|| memory::read(self.map.words(), offset as usize, buf));
         self.was_read(buf.len() as u64);
         Ok(())
     }
@@ -225,7 +225,8 @@ impl Nvm {
     /// # Errors
     /// `OutOfRange`, `Misaligned`, `Poisoned`.
     pub fn load_u64(&self, offset: u64) -> Result<u64> {
-        let word = self.word("read", offset)?.load(Acquire);
+        let word = self.word("read", offset)?;
+        let word = self.loaded(|| word.load(Acquire));
         self.was_read(8);
         Ok(u64::from_le(word))
     }
@@ -314,6 +315,14 @@ impl Nvm {
             _ => self.stats.copied(bytes.len() as u64),
         }
         Ok(())
+    }
+
+    /// Loads, in the order of the recorded stores.
+    pub(crate) fn loaded<T>(&self, load: impl FnOnce() -> T) -> T {
+        match &self.recorder {
+            Some(recorder) => recorder.load(load),
+            None => load(),
+        }
     }
 
     /// Changes the word at `offset` in one step by `change`, which returns its answer and whether the word is new.

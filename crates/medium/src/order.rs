@@ -225,7 +225,7 @@ impl<'n> Fenced<'n> {
         Self { nvm }
     }
 
-    /// Stores a commit word in one step, and makes it durable.
+    /// Stores a commit word in one step, and makes it durable. Others see it before it is durable: see [`Fenced::tell_if`].
     ///
     /// # Errors
     /// `OutOfRange`, `Misaligned`, `ReadOnly`, `Poisoned`; `Msync` and `Stopped`, after which the word may be there or not.
@@ -258,17 +258,13 @@ impl<'n> Fenced<'n> {
         Ok(Published { nvm: self.nvm })
     }
 
-    /// Publishes `new` if the commit word is `old`. Otherwise answers the word that is there, which need not be durable.
+    /// Tells others that so much is durable: stores `new` if a word that they share is `old`, as [`Nvm::share_if`]. Only such a word may decide that room is
+    /// used again or a sync answered; one on the medium is seen before it is durable.
     ///
     /// # Errors
-    /// As for [`Fenced::publish`].
-    pub fn publish_if(&self, offset: u64, old: u64, new: u64) -> Result<std::result::Result<Published<'n>, u64>> {
-        let mut stored = self.nvm.stored();
-        if let Err(found) = stored.cas_u64(offset, old, new)? {
-            return Ok(Err(found));
-        }
-        stored.write_back().fence()?;
-        Ok(Ok(Published { nvm: self.nvm }))
+    /// As for [`Nvm::share_if`].
+    pub fn tell_if(&self, offset: u64, old: u64, new: u64) -> Result<std::result::Result<(), u64>> {
+        self.nvm.share_if(offset, old, new)
     }
 }
 

@@ -28,6 +28,12 @@ impl Recorder {
         answer
     }
 
+    /// Loads what is shared: nobody sees a store before its event is there.
+    pub(crate) fn load<T>(&self, load: impl FnOnce() -> T) -> T {
+        let _order = self.order.lock();
+        load()
+    }
+
     /// Copies whole lines past the caches: they are stored, and on their way.
     pub(crate) fn copy(&self, offset: u64, bytes: &[u8], copy: impl FnOnce()) {
         let _order = self.order.lock();

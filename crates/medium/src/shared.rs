@@ -32,7 +32,8 @@ impl Nvm {
     /// # Errors
     /// As for [`Nvm::load_u64`].
     pub fn shared_u64(&self, offset: u64) -> Result<u64> {
-        Ok(self.shared_word(offset)?.get())
+        let word = self.shared_word(offset)?;
+        Ok(self.loaded(|| word.get()))
     }
 
     /// Such a word, checked once and read many times.

@@ -66,8 +66,9 @@ fn words_change_in_one_step() {
     assert_eq!(u64::from_le_bytes(bytes), 8, "little-endian");
     assert!(matches!(batch.store_u64(12, 0), Err(NvmError::Misaligned { offset: 12, .. })));
     let fenced = batch.write_back().fence().unwrap();
-    assert_eq!(fenced.publish_if(8, 7, 1).unwrap().unwrap_err(), 8);
-    fenced.publish_if(8, 8, 1).unwrap().unwrap().fenced().publish(16, 2).unwrap();
+    assert_eq!(fenced.tell_if(8, 7, 1).unwrap(), Err(8));
+    assert_eq!(fenced.tell_if(8, 8, 1).unwrap(), Ok(()));
+    fenced.publish(16, 2).unwrap();
     assert_eq!((nvm.load_u64(8).unwrap(), nvm.load_u64(16).unwrap()), (1, 2));
 }
 

@@ -8,9 +8,9 @@ use crate::lock::{self, Held};
 use crate::look::{FileKind, Look};
 use crate::own::{Own, own};
 use crate::slot::{Enter, Slot};
+use ondol_env::sync::atomic::{AtomicU32, AtomicU64};
 use ondol_env::{Env, System};
 use ondol_medium::SharedWord;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
 const OLDEST_NS: u64 = 3_000_000_000;
@@ -40,7 +40,13 @@ impl Client {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = own(&log, std::process::id())?;
-        Ok(Self { log, me: me.into(), process: std::process::id().into(), lanes: Own::new(), fixed: false })
+        Ok(Self {
+            log,
+            me: AtomicU64::new(me),
+            process: AtomicU32::new(std::process::id()),
+            lanes: Own::new(),
+            fixed: false,
+        })
     }
 
     /// As if another process used the log, for tests and simulators: one that lives.
@@ -49,7 +55,13 @@ impl Client {
     /// The medium's failure.
     pub fn of_process(log: Log, pid: u32) -> Result<Self> {
         let me = u64::from(pid) << 32 | log.token()?;
-        Ok(Self { log, me: me.into(), process: std::process::id().into(), lanes: Own::new(), fixed: true })
+        Ok(Self {
+            log,
+            me: AtomicU64::new(me),
+            process: AtomicU32::new(std::process::id()),
+            lanes: Own::new(),
+            fixed: true,
+        })
     }
 
     /// The log.
@@ -283,7 +295,7 @@ impl Client {
     pub(crate) fn fits(&self, slot: &Slot<'_>, incarnation: u64, len: u64) -> bool {
         let young = || -> Result<bool> {
             let acked = slot.load(slot::ACKED)?;
-            let live = acked > slot.retired(incarnation)?;
+            let live = acked > slot.retired(incarnation).durable()?;
             Ok(!live || wall_ns() < slot.load(slot::ACKED_CTIME)? + OLDEST_NS)
         };
         len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
@@ -382,7 +394,7 @@ impl Client {
         // As ext4 does it: with a file its name is durable; and before it, so that no bytes are there without.
         self.persist_name(slot)?;
         let last = slot.load(slot::LAST)?;
-        if last > slot.retired(incarnation)? {
+        if last > slot.retired(incarnation).durable()? {
             self.log.lane(slot.load(slot::LAST_LANE)? as u32).persist(slot.load(slot::LAST_END)?)?;
             slot.set(slot::ACKED_CTIME, slot.load(slot::CTIME)?)?;
             slot.set(slot::ACKED, last)?;

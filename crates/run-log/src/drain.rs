@@ -102,7 +102,7 @@ impl Drain {
             let (used, len) = lane.used()?;
             if used > len / 4 {
                 full.insert(lane.index);
-                pressed |= self.stuck.get(&lane.index) != Some(&lane.head()?);
+                pressed |= self.stuck.get(&lane.index) != Some(&lane.head().durable()?);
             }
         }
         // Others find no slot then.
@@ -140,9 +140,9 @@ impl Drain {
             self.sync(dev, files, &mut drained)?;
         }
         for lane in log.lanes() {
-            let head = lane.head()?;
+            let head = lane.head().durable()?;
             lane.advance()?;
-            if pressed && full.contains(&lane.index) && lane.head()? == head {
+            if pressed && full.contains(&lane.index) && lane.head().durable()? == head {
                 self.stuck.insert(lane.index, head);
             }
         }

@@ -49,6 +49,8 @@ pub(crate) mod lane {
     pub(crate) const DURABLE: u64 = 72;
     pub(crate) const OWNER: u64 = 80;
     pub(crate) const LOCK: u64 = 88;
+    /// The head that is durable: what lies before it is room.
+    pub(crate) const ROOM: u64 = 96;
 }
 
 /// Places of words in a slot.
@@ -85,6 +87,8 @@ pub(crate) mod slot {
     pub(crate) const NAME_END: u64 = 680;
     /// The slot of the directory that it is of, plus 1.
     pub(crate) const NAME_DIR: u64 = 688;
+    /// What is retired durably.
+    pub(crate) const SETTLED: u64 = 696;
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -188,10 +192,14 @@ pub(crate) fn slot_at(lanes: u32, slot: u32) -> u64 {
     (LANES_AT + u64::from(lanes) * LANE_WORDS).next_multiple_of(PAGE) + u64::from(slot) * SLOT
 }
 
+/// What the checks of words of a thing go on from that is `named` so.
+pub(crate) fn named_seal(seal: u32, named: &[u64]) -> u32 {
+    named.iter().fold(seal, |state, n| crc32c(state, &[&n.to_le_bytes()]))
+}
+
 /// A word with its check.
 pub(crate) fn checked_word(seal: u32, named: &[u64], value: u64) -> u64 {
-    let state = named.iter().fold(seal, |state, n| crc32c(state, &[&n.to_le_bytes()]));
-    let check = crc32c(state, &[&(value & VALUE).to_le_bytes()]);
+    let check = crc32c(named_seal(seal, named), &[&(value & VALUE).to_le_bytes()]);
     (value & VALUE) | u64::from(check) << 48
 }
 

@@ -1,9 +1,12 @@
 //! Lanes: rings of records, each written by the threads of one process.
 
 use crate::Log;
+use crate::durable_word::DurableWord;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, checked_word, lane};
+use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, lane};
 use crate::lock;
+use ondol_env::plant::Defect;
+use ondol_env::sync::untold;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A lane of a log.
@@ -17,7 +20,7 @@ pub(crate) struct Lane<'l> {
     pub(crate) ring: u64,
 }
 
-impl Lane<'_> {
+impl<'l> Lane<'l> {
     fn len(&self) -> u64 {
         self.log.header.lane_len
     }
@@ -27,8 +30,9 @@ impl Lane<'_> {
     }
 
     /// The position of the first record that may be live.
-    pub(crate) fn head(&self) -> Result<u64> {
-        self.log.checked(self.words + lane::HEAD, &[self.index.into()], "the head of a lane")
+    pub(crate) fn head(&self) -> DurableWord<'l> {
+        let at = [lane::HEAD, lane::ROOM].map(|word| self.words + word);
+        DurableWord::new(self.log, at, &[self.index.into()], "the head of a lane", Defect::RunEarlyRoom)
     }
 
     /// The position behind the last record.
@@ -59,7 +63,7 @@ impl Lane<'_> {
 
     /// Bytes up to which the lane is used, of those it has.
     pub(crate) fn used(&self) -> Result<(u64, u64)> {
-        Ok((self.tail()?.saturating_sub(self.head()?), self.len()))
+        Ok((self.tail()?.saturating_sub(self.head().durable()?), self.len()))
     }
 
     /// Stores a record behind the last one; answers the position behind it, or none if there is no room. It is not durable.
@@ -71,7 +75,7 @@ impl Lane<'_> {
         let span = RecordHead::span(len);
         let left = self.len() - tail % self.len();
         let skipped = if span > left { left } else { 0 };
-        if span > self.len() || tail.saturating_sub(self.head()?) + skipped + span > self.len() {
+        if span > self.len() || tail.saturating_sub(self.head().durable()?) + skipped + span > self.len() {
             return Ok(None);
         }
         if skipped > 0 {
@@ -101,6 +105,8 @@ impl Lane<'_> {
     pub(crate) fn persist(&self, end: u64) -> Result<()> {
         let nvm = &self.log.nvm;
         let durable = self.load(lane::DURABLE)?;
+        // Whoever is killed between two words of a slot leaves an end that is of another lane.
+        let end = end.min(self.tail()?);
         if durable >= end {
             return Ok(());
         }
@@ -114,14 +120,11 @@ impl Lane<'_> {
             batch.others(self.ring, to)?;
             batch.others(self.ring + from, self.len() - from)?;
         }
-        if let Err(e) = batch.write_back().fence() {
-            // The kernel tells those who have the pool open, and not who opens it later.
-            self.log.stop()?;
-            return Err(e.into());
-        }
+        let fenced = self.log.fence(batch)?;
+        untold();
         let mut seen = durable;
         while seen < end {
-            match nvm.share_if(self.words + lane::DURABLE, seen, end)? {
+            match fenced.tell_if(self.words + lane::DURABLE, seen, end)? {
                 Ok(()) => break,
                 Err(now) => seen = now,
             }
@@ -173,10 +176,10 @@ impl Lane<'_> {
 
     /// Moves the head over what is retired, durably. Whoever finds that another has done so meanwhile leaves it.
     pub(crate) fn advance(&self) -> Result<()> {
-        let at_head = self.words + lane::HEAD;
-        let word = self.log.nvm.load_u64(at_head)?;
-        let head = self.head()?;
-        let (mut at, tail) = (head, self.tail()?.min(head + self.len()));
+        let head = self.head();
+        // Not from the durable one: for as long as this one stays, nobody uses the room of what lies behind it.
+        let seen = head.stored()?;
+        let (mut at, tail) = (seen.value, self.tail()?.min(seen.value + self.len()));
         while at < tail {
             let record = self.record_head(at)?;
             if record.position.get() != at {
@@ -188,12 +191,7 @@ impl Lane<'_> {
             }
             at = self.behind(at, &record);
         }
-        if at > head {
-            let new = checked_word(self.log.seal, &[self.index.into()], at);
-            // Only if the head is still the one that this began at.
-            let _ = self.log.nvm.fenced_by_others().publish_if(at_head, word, new)?;
-        }
-        Ok(())
+        head.grow(seen, at).map(drop)
     }
 }
 

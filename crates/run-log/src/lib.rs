@@ -19,6 +19,7 @@ mod changes;
 mod client;
 mod drain;
 mod durable;
+mod durable_word;
 mod error;
 mod format;
 mod handle;
@@ -31,7 +32,12 @@ mod names;
 mod newest;
 mod own;
 mod recover;
+#[cfg(test)]
+mod schedules;
 mod slot;
+
+#[cfg(test)]
+extern crate self as ondol_run_log;
 
 pub use call::{Call, Place, Written};
 pub use client::Client;

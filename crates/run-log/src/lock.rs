@@ -2,6 +2,7 @@
 //!
 //! An owner is a process number (upper half) and a token that no two programs of a run share, not even two that one process ran one after the other.
 
+use ondol_env::sync;
 use ondol_medium::Nvm;
 use rustix::process::Pid;
 use std::time::Duration;
@@ -37,9 +38,9 @@ pub(crate) fn lock(nvm: &Nvm, at: u64, me: u64) -> Option<Held<'_>> {
             return Some(held);
         }
         match round {
-            0..SPINS => std::hint::spin_loop(),
-            round if round < SPINS + YIELDS => rustix::thread::sched_yield(),
-            _ => std::thread::sleep(NAP),
+            0..SPINS if sync::task().is_none() => std::hint::spin_loop(),
+            round if round < SPINS + YIELDS => sync::thread::yield_now(),
+            _ => sync::thread::sleep(NAP),
         }
     }
     None

@@ -2,10 +2,10 @@
 
 use crate::area::Places;
 use crate::error::{Result, RunLogError};
-use crate::format::{Header, LANE_WORDS, LANES_AT, shared, slot_at, word_value};
+use crate::format::{Header, LANE_WORDS, LANES_AT, shared, slot_at};
 use crate::lane::Lane;
 use crate::slot::Slot;
-use ondol_medium::{Nvm, Pool, inspect};
+use ondol_medium::{Fenced, Nvm, Pool, Stored, inspect};
 use std::sync::Arc;
 
 /// The machine, for which an epoch of the log is made.
@@ -60,7 +60,12 @@ impl Log {
         let nvm = Arc::clone(pool.nvm());
         let header = match places.read(&nvm)? {
             Some(header) if !header.resetting => {
-                return Ok(Opened { log: Self::new(nvm, places, header), new: false });
+                let log = Self::new(nvm, places, header);
+                // Whoever was killed may have stored words that are seen here and are not durable: that something is retired, say.
+                let mut batch = log.nvm.stored();
+                batch.others(places.files, places.files_len)?;
+                log.fence(batch)?;
+                return Ok(Opened { log, new: false });
             }
             Some(header) => header,
             None => {
@@ -168,16 +173,6 @@ impl Log {
         Lane { log: self, index, words, ring }
     }
 
-    /// The value of a durable word, whose check must be right.
-    pub(crate) fn checked(&self, at: u64, named: &[u64], what: &'static str) -> Result<u64> {
-        let word = self.nvm.load_u64(at)?;
-        word_value(self.seal, named, word).ok_or_else(|| RunLogError::Word {
-            pool: self.nvm.name().into(),
-            what,
-            offset: at,
-        })
-    }
-
     /// A token that no other program of this epoch has.
     pub(crate) fn token(&self) -> Result<u64> {
         Ok(self.nvm.share_add(self.shared(shared::TOKEN), 1)? & u64::from(u32::MAX))
@@ -186,6 +181,14 @@ impl Log {
     /// Counts one more in a shared word.
     pub(crate) fn count(&self, word: u64) -> Result<()> {
         Ok(self.nvm.share_add(self.shared(word), 1).map(drop)?)
+    }
+
+    /// Makes a batch durable. If that fails the pool has failed: the kernel tells those who have it open, and not who opens it later.
+    pub(crate) fn fence<'n>(&self, batch: Stored<'n>) -> Result<Fenced<'n>> {
+        batch.write_back().fence().or_else(|e| {
+            self.stop()?;
+            Err(e.into())
+        })
     }
 
     /// The pool has failed: nobody joins it until its data is home.

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::{Result, RunLogError};
 use crate::{Log, LogOptions};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Lanes that a process has at most.
 const MOST: usize = 32;

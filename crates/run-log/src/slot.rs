@@ -4,10 +4,12 @@
 //! whether a file is trusted and a plain write that must not fall into a trusted one.
 
 use crate::Log;
+use crate::durable_word::DurableWord;
 use crate::error::Result;
 use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, SEQUENCES, checked_word, shared, slot, word_value};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Identity, Look};
+use ondol_env::plant::Defect;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use zerocopy::{FromZeros, IntoBytes};
@@ -221,8 +223,9 @@ impl<'l> Slot<'l> {
     }
 
     /// The sequence up to which nothing counts.
-    pub(crate) fn retired(&self, incarnation: u64) -> Result<u64> {
-        self.log.checked(self.at + slot::RETIRED, &[self.index.into(), incarnation], "what a file has retired")
+    pub(crate) fn retired(&self, incarnation: u64) -> DurableWord<'l> {
+        let (at, named) = ([slot::RETIRED, slot::SETTLED].map(|word| self.at + word), [self.index.into(), incarnation]);
+        DurableWord::new(self.log, at, &named, "what a file has retired", Defect::RunEarlyRetired)
     }
 
     /// When recovery began to write to the file, or has said anew that it does: nanoseconds.
@@ -266,7 +269,7 @@ impl<'l> Slot<'l> {
         if self.load(slot::NAMED)? != incarnation || self.incarnation()? != incarnation {
             return Ok(false);
         }
-        match self.retired(incarnation) {
+        match self.retired(incarnation).durable() {
             Ok(retired) => Ok(sequence > retired),
             // Given to another file meanwhile, which it is only when nothing is live: the word is that one's.
             Err(_) if self.incarnation()? != incarnation => Ok(false),
@@ -276,19 +279,13 @@ impl<'l> Slot<'l> {
 
     /// Records up to `sequence` count no more, durably: a real fsync that began after them is over. Does nothing if the slot is another file's by now.
     pub(crate) fn retire(&self, incarnation: u64, sequence: u64) -> Result<()> {
-        let named = [self.index.into(), incarnation];
-        let mut word = self.load(slot::RETIRED)?;
-        loop {
-            let Some(now) = word_value(self.log.seal, &named, word) else { return Ok(()) };
-            if now >= sequence {
-                return Ok(());
-            }
-            let new = checked_word(self.log.seal, &named, sequence);
-            match self.log.nvm.fenced_by_others().publish_if(self.at + slot::RETIRED, word, new)? {
-                Ok(_) => return Ok(()),
-                Err(found) => word = found,
+        let retired = self.retired(incarnation);
+        while let Some(seen) = retired.stored_if_ours()? {
+            if retired.grow(seen, sequence)? {
+                break;
             }
         }
+        Ok(())
     }
 
     /// No file has the slot.
@@ -367,6 +364,7 @@ impl<'l> Slot<'l> {
         // Only now: the old file's records have to stay retired until they name nobody.
         let word = checked_word(self.log.seal, &[self.index.into(), incarnation], 0);
         fenced.publish(self.at + slot::RETIRED, word)?;
+        self.set(slot::SETTLED, word)?;
         self.set(slot::NAMED, incarnation)?;
         Ok(true)
     }

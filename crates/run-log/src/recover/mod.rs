@@ -163,7 +163,7 @@ impl Recovered {
 pub fn found(log: &Log) -> Result<Found> {
     let mut slots: BTreeMap<(u32, u64), Vec<Raw>> = BTreeMap::new();
     for lane in log.lanes() {
-        let mut at = lane.head()?;
+        let mut at = lane.head().stored()?.value;
         while let Some((head, bytes, behind)) = lane.record(at)? {
             at = behind;
             if head.slot.get() == SKIP {
@@ -181,8 +181,8 @@ pub fn found(log: &Log) -> Result<Found> {
             // The slot was given to another file, which it is only when nothing of this one is live.
             continue;
         }
-        let retired = match log.slot(slot).retired(incarnation) {
-            Ok(retired) => retired,
+        let retired = match log.slot(slot).retired(incarnation).stored() {
+            Ok(retired) => retired.value,
             // A slot that was being named anew has the word of the file before, all of whose records are retired.
             Err(_) if named.is_none() => continue,
             Err(e) => return Err(e),

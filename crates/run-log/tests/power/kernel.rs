@@ -1,9 +1,11 @@
 //! A kernel with a page cache, and what the disk holds of it; and what a program asks of it.
 
-use ondol_env::sync::Arc;
-use ondol_power::PowerDomain;
-use ondol_run_log::{Call, FileKind, Handle, Identity, Look, Place};
-use std::cell::RefCell;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_env::thread_number;
+use ondol_medium::{Domain, Nvm};
+use ondol_power::{Layer, PowerDomain};
+use ondol_run_log::{Call, FileKind, Handle, Identity, Log, Look, Place, found};
+use std::collections::BTreeMap;
 
 /// What a cut may find, from a mark on.
 #[derive(Clone, Default)]
@@ -25,6 +27,8 @@ pub(crate) struct Kernel {
     pub(crate) moments: Vec<Moment>,
     /// What each file was after each change.
     pub(crate) states: Vec<Vec<Vec<u8>>>,
+    /// The newest of these that a thread has made.
+    pub(crate) mine: BTreeMap<u32, usize>,
     pub(crate) syncs: usize,
     pub(crate) monotonic_ns: u64,
     /// How long a thread that loses its processor is away.
@@ -43,6 +47,7 @@ impl Kernel {
             moments: vec![now.clone()],
             now,
             states: vec![vec![Vec::new()]; files],
+            mine: BTreeMap::new(),
             syncs: 0,
             monotonic_ns: 0,
             away_ns: 3_000_000,
@@ -59,6 +64,7 @@ impl Kernel {
         self.ctime[file] = now.max(self.ctime[file] + 1);
         self.mtime[file] = self.ctime[file];
         let state = self.cache[file].clone();
+        self.mine.insert(thread_number(), self.states[file].len());
         self.states[file].push(state);
     }
 
@@ -87,15 +93,62 @@ impl Kernel {
         self.mark();
     }
 
-    pub(crate) fn acknowledged(&mut self, file: usize) {
-        self.now.acked[file] = self.states[file].len() - 1;
+    /// Every byte is as after the last acknowledged state or a later one.
+    pub(crate) fn judge(&self, mark: u64, layers: &[Layer], domain: Domain) -> Result<(), String> {
+        let moment = &self.moments[mark as usize];
+        let nvm = medium(&layers[0].to_bytes(), domain);
+        let log = Log::join(nvm).map_err(|e| e.to_string())?;
+        let files = recovered(&log, &moment.home);
+        for (n, file) in files.iter().enumerate() {
+            let later = &self.states[n][moment.acked[n]..];
+            if !later.iter().any(|state| state.len() == file.len()) {
+                return Err(format!("file {n} has {} bytes after {}", file.len(), moment.acked[n]));
+            }
+            for (at, byte) in file.iter().enumerate() {
+                if !later.iter().any(|state| state.get(at).unwrap_or(&0) == byte) {
+                    return Err(format!("file {n}, byte {at}, after {}", moment.acked[n]));
+                }
+            }
+        }
+        // Again, after a cut of recovery: the same.
+        for file in found(&log).map_err(|e| e.to_string())?.files {
+            log.retire(&file).map_err(|e| e.to_string())?;
+        }
+        let left = found(&log).map_err(|e| e.to_string())?;
+        if left.files.is_empty() { Ok(()) } else { Err("retired records are live".into()) }
+    }
+
+    /// A state of the file, or its newest, is promised.
+    pub(crate) fn acknowledged(&mut self, file: usize, state: Option<usize>) {
+        let state = state.unwrap_or(self.states[file].len() - 1);
+        self.now.acked[file] = self.now.acked[file].max(state);
         self.mark();
     }
 }
 
+/// The medium that a state is of.
+pub(crate) fn medium(base: &[u8], domain: Domain) -> Nvm {
+    Nvm::from_bytes(base).unwrap().with_domain(domain).unwrap()
+}
+
+/// What recovery makes of a state.
+pub(crate) fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut files = home.to_vec();
+    for file in found(log).unwrap().files {
+        let n = file.identity.as_ref().unwrap().handle.bytes[0] as usize;
+        for record in &file.records {
+            let (at, bytes) = (record.offset as usize, &record.bytes);
+            let len = if bytes.is_empty() { at } else { files[n].len().max(at + bytes.len()) };
+            files[n].resize(len, 0);
+            files[n][at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    files
+}
+
 /// One call of a program.
 pub(crate) struct OneCall<'k> {
-    pub(crate) kernel: &'k RefCell<Kernel>,
+    pub(crate) kernel: &'k Mutex<Kernel>,
     pub(crate) file: usize,
     pub(crate) place: Place,
     pub(crate) bytes: &'k [u8],
@@ -106,7 +159,7 @@ pub(crate) struct OneCall<'k> {
 
 impl OneCall<'_> {
     fn at(&self) -> usize {
-        let k = self.kernel.borrow();
+        let k = self.kernel.lock();
         match self.place {
             Place::At(at) => at as usize,
             Place::Append => k.cache[self.file].len(),
@@ -115,7 +168,7 @@ impl OneCall<'_> {
     }
 
     fn cache(&self, at: usize) {
-        let mut k = self.kernel.borrow_mut();
+        let mut k = self.kernel.lock();
         k.write(self.file, at, self.bytes);
         if self.place == Place::Cursor {
             k.cursor[self.file] += self.bytes.len() as u64;
@@ -131,13 +184,13 @@ impl Call for OneCall<'_> {
     type Fail = ();
 
     fn look(&self) -> Result<Look, ()> {
-        let (k, n) = (self.kernel.borrow(), self.file);
+        let (k, n) = (self.kernel.lock(), self.file);
         let (ctime, mtime, size) = (k.ctime[n], k.mtime[n], k.cache[n].len() as u64);
         Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, kind: FileKind::File, set_id: false })
     }
 
     fn now_ns(&self) -> u64 {
-        self.kernel.borrow().monotonic_ns
+        self.kernel.lock().monotonic_ns
     }
 
     fn settle(&self) -> bool {
@@ -145,7 +198,7 @@ impl Call for OneCall<'_> {
     }
 
     fn sync(&self) -> Result<(), ()> {
-        let mut k = self.kernel.borrow_mut();
+        let mut k = self.kernel.lock();
         k.syncs += 1;
         k.write_back(self.file);
         Ok(())
@@ -175,7 +228,7 @@ impl Call for OneCall<'_> {
     fn write(&self) -> Result<usize, ()> {
         self.cache(self.at());
         if self.durable {
-            self.kernel.borrow_mut().write_back(self.file);
+            self.kernel.lock().write_back(self.file);
         }
         Ok(self.bytes.len())
     }
@@ -199,7 +252,7 @@ impl Call for OneCall<'_> {
     }
 
     fn cursor(&self) -> Option<u64> {
-        Some(self.kernel.borrow().cursor[self.file])
+        Some(self.kernel.lock().cursor[self.file])
     }
 
     fn moved(&self, end: u64) -> bool {

@@ -4,16 +4,15 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test")]
 
-use ondol_env::sync::Arc;
+use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_run_log::{Call, Client, Log, LogOptions, Place, Times, Written, found};
 use rustix::fs::Timespec;
-use std::cell::RefCell;
 
 mod kernel;
 
-use kernel::{Kernel, Moment, OneCall};
+use kernel::{Kernel, OneCall, medium, recovered};
 
 /// The pool: room for a few records, so that lanes run over and wrap.
 const POOL: u64 = 2 << 20;
@@ -34,14 +33,10 @@ struct Run {
     fast: usize,
 }
 
-fn medium(base: &[u8], domain: Domain) -> Nvm {
-    Nvm::from_bytes(base).unwrap().with_domain(domain).unwrap()
-}
-
 /// Cuts a file, or extends it: past the log, or in it.
 fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) {
     let change = || {
-        let mut k = call.kernel.borrow_mut();
+        let mut k = call.kernel.lock();
         k.cache[call.file].resize(len as usize, 0);
         k.changed(call.file);
         // A commit of the kernel's at once.
@@ -56,6 +51,18 @@ fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) {
     }
 }
 
+/// Sets a file's mtime.
+fn give_times(client: &Client, slot: (u32, u64), call: &OneCall<'_>, mtime: u64) {
+    let change = || {
+        let mut k = call.kernel.lock();
+        k.ctime[call.file] += 1;
+        k.mtime[call.file] = mtime;
+        Ok(())
+    };
+    let time = Timespec { tv_sec: 5, tv_nsec: 0 };
+    client.set_times(slot, call, change, || Some(Times { atime: time, mtime: time })).unwrap();
+}
+
 /// Random calls by two processes on a few files.
 fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let mut pool =
@@ -67,7 +74,7 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let log = Log::join(nvm).unwrap();
     let parent = std::os::unix::process::parent_id();
     let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
-    let kernel = RefCell::new(Kernel::new(power, 3));
+    let kernel = Mutex::new(Kernel::new(power, 3));
     let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
     for _ in 0..steps {
         let file = random.below(3) as usize;
@@ -84,42 +91,33 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
         match random.below(22) {
             0..=9 => {
-                let syncs = kernel.borrow().moments.len();
+                let syncs = kernel.lock().moments.len();
                 assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
                 unseen[file] |= away.is_some();
                 if durable {
                     // Nothing was written back for it.
-                    fast += usize::from(kernel.borrow().moments.len() == syncs);
-                    kernel.borrow_mut().acknowledged(file);
+                    fast += usize::from(kernel.lock().moments.len() == syncs);
+                    kernel.lock().acknowledged(file, None);
                 }
             }
             10..=15 => {
                 fast += usize::from(client.sync(slot, &call).unwrap());
                 unseen[file] = false;
-                kernel.borrow_mut().acknowledged(file);
+                kernel.lock().acknowledged(file, None);
             }
-            16 => kernel.borrow_mut().write_back(file),
+            16 => kernel.lock().write_back(file),
             // sync(2)
             20 => {
                 client.persist().unwrap();
-                (0..3).for_each(|file| kernel.borrow_mut().write_back(file));
+                (0..3).for_each(|file| kernel.lock().write_back(file));
                 // What was written unseen and is synced unseen may have older records.
-                (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.borrow_mut().acknowledged(file));
+                (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.lock().acknowledged(file, None));
             }
             // To the past or to the future.
-            21 => {
-                let change = || {
-                    let mut k = kernel.borrow_mut();
-                    k.ctime[file] += 1;
-                    k.mtime[file] = [5, 1 << 62][random.below(2) as usize];
-                    Ok(())
-                };
-                let time = Timespec { tv_sec: 5, tv_nsec: 0 };
-                client.set_times(slot, &call, change, || Some(Times { atime: time, mtime: time })).unwrap();
-            }
+            21 => give_times(client, slot, &call, [5, 1 << 62][random.below(2) as usize]),
             // Somebody whom nobody sees.
             17 => {
-                kernel.borrow_mut().write(file, random.below(200) as usize, &bytes);
+                kernel.lock().write(file, random.below(200) as usize, &bytes);
                 unseen[file] = true;
             }
             18 => cut(client, slot, &call, random.below(100)),
@@ -127,45 +125,6 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
         }
     }
     Run { kernel: kernel.into_inner(), base, fast }
-}
-
-/// What recovery makes of a state.
-fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut files = home.to_vec();
-    for file in found(log).unwrap().files {
-        let n = file.identity.as_ref().unwrap().handle.bytes[0] as usize;
-        for record in &file.records {
-            let (at, bytes) = (record.offset as usize, &record.bytes);
-            let len = if bytes.is_empty() { at } else { files[n].len().max(at + bytes.len()) };
-            files[n].resize(len, 0);
-            files[n][at..at + bytes.len()].copy_from_slice(bytes);
-        }
-    }
-    files
-}
-
-/// Every byte is as after the last acknowledged state or a later one.
-fn judge(run: &Run, moment: &Moment, layers: &[Layer], domain: Domain) -> Result<(), String> {
-    let nvm = medium(&layers[0].to_bytes(), domain);
-    let log = Log::join(nvm).map_err(|e| e.to_string())?;
-    let files = recovered(&log, &moment.home);
-    for (n, file) in files.iter().enumerate() {
-        let later = &run.kernel.states[n][moment.acked[n]..];
-        if !later.iter().any(|state| state.len() == file.len()) {
-            return Err(format!("file {n} has {} bytes after {}", file.len(), moment.acked[n]));
-        }
-        for (at, byte) in file.iter().enumerate() {
-            if !later.iter().any(|state| state.get(at).unwrap_or(&0) == byte) {
-                return Err(format!("file {n}, byte {at}, after {}", moment.acked[n]));
-            }
-        }
-    }
-    // Again, after a cut of recovery: the same.
-    for file in found(&log).map_err(|e| e.to_string())?.files {
-        log.retire(&file).map_err(|e| e.to_string())?;
-    }
-    let left = found(&log).map_err(|e| e.to_string())?;
-    if left.files.is_empty() { Ok(()) } else { Err("retired records are live".into()) }
 }
 
 fn explore(seed: u64, domain: Domain, (steps, most): (usize, u64), states: usize) -> (usize, usize) {
@@ -179,7 +138,7 @@ fn explore(seed: u64, domain: Domain, (steps, most): (usize, u64), states: usize
         &events,
         |layers, mark| {
             if wrong.is_none() {
-                wrong = judge(&run, &run.kernel.moments[mark as usize], layers, domain).err();
+                wrong = run.kernel.judge(mark, layers, domain).err();
             }
         },
     );
@@ -215,14 +174,14 @@ fn a_full_lane_is_synced_for_real() {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let bytes = vec![3; 20_000];
     let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes, durable: false, away: None };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     assert_eq!(client.sync(slot, &call), Ok(false));
     let mut logged = 0;
-    while kernel.borrow().syncs < 2 {
+    while kernel.lock().syncs < 2 {
         assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
         logged += 1;
     }
@@ -232,7 +191,7 @@ fn a_full_lane_is_synced_for_real() {
     for _ in 0..40 {
         assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
     }
-    assert_eq!(kernel.borrow().syncs, 2);
+    assert_eq!(kernel.lock().syncs, 2);
     assert_eq!(client.sync(slot, &call), Ok(false));
     assert!(found(client.log()).unwrap().files.is_empty());
     assert_eq!(client.sync(slot, &call), Ok(true));
@@ -244,7 +203,7 @@ fn unseen_changes_make_syncs_real() {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc", durable: false, away: None };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
@@ -252,14 +211,14 @@ fn unseen_changes_make_syncs_real() {
     assert!(!sync() && sync());
     client.write(slot, &call).unwrap();
     assert!(sync());
-    kernel.borrow_mut().write(0, 0, b"xyz");
+    kernel.lock().write(0, 0, b"xyz");
     assert!(!sync() && sync());
     client.write(slot, &call).unwrap();
-    kernel.borrow_mut().write(0, 1, b"-");
+    kernel.lock().write(0, 1, b"-");
     client.write(slot, &call).unwrap();
     assert!(!sync() && sync());
     // Only the ctime: a rename, say.
-    kernel.borrow_mut().ctime[0] += 1;
+    kernel.lock().ctime[0] += 1;
     assert!(!sync() && sync());
     client.map(slot).unwrap();
     assert!(!sync() && !sync());
@@ -271,7 +230,7 @@ fn a_write_that_was_not_counted_tells_afterwards() {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 2));
+    let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 2));
     let client = Client::new(log).unwrap();
     let call =
         |file| OneCall { kernel: &kernel, file, place: Place::Append, bytes: b"abc", durable: false, away: None };
@@ -281,7 +240,7 @@ fn a_write_that_was_not_counted_tells_afterwards() {
     let slot = client.slot(&look(0)).unwrap().unwrap();
     assert!(!client.sync(slot, &call(0)).unwrap());
     // The other one's bytes come between the two looks, and take no time: the log alone would answer.
-    kernel.borrow_mut().away_ns = 0;
+    kernel.lock().away_ns = 0;
     let unlucky = || client.write(slot, &OneCall { place: Place::At(0), away: Some(0), ..call(0) }).unwrap();
     unlucky();
     assert!(client.sync(slot, &call(0)).unwrap());
@@ -303,14 +262,14 @@ fn durable_writes_need_no_sync() {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = OneCall { kernel: &kernel, file: 0, place: Place::Cursor, bytes: b"abc", durable: true, away: None };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     let write = || {
-        let before = kernel.borrow().moments.len();
+        let before = kernel.lock().moments.len();
         client.write(slot, &call).unwrap();
-        kernel.borrow().moments.len() - before
+        kernel.lock().moments.len() - before
     };
     // The first may be the only one. The second has a sync behind it, which begins trust.
     assert_eq!([write(), write()], [1, 2]);
@@ -319,12 +278,12 @@ fn durable_writes_need_no_sync() {
     // Somebody else writes between all of them: each is durable, few try again.
     let mut written_back = 0;
     for _ in 0..500 {
-        kernel.borrow_mut().write(0, 1, b"-");
+        kernel.lock().write(0, 1, b"-");
         written_back += write();
     }
     assert!((500..530).contains(&written_back), "{written_back}");
-    let text = kernel.borrow().now.home[0].clone();
-    assert_eq!(text, kernel.borrow().cache[0]);
+    let text = kernel.lock().now.home[0].clone();
+    assert_eq!(text, kernel.lock().cache[0]);
 }
 
 /// The kernel has promised a write to a file that is not trusted any more: no older record may come back over it.
@@ -333,7 +292,7 @@ fn no_record_outlives_what_the_kernel_has_promised() {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = |bytes| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable: true, away: None };
     let slot = client.slot(&call(b"").look().unwrap()).unwrap().unwrap();
@@ -343,5 +302,5 @@ fn no_record_outlives_what_the_kernel_has_promised() {
     assert_eq!(found(client.log()).unwrap().files.len(), 1);
     client.map(slot).unwrap();
     client.write(slot, &call(b"newer")).unwrap();
-    assert_eq!(recovered(client.log(), &kernel.borrow().now.home), [b"newer"]);
+    assert_eq!(recovered(client.log(), &kernel.lock().now.home), [b"newer"]);
 }

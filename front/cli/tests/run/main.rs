@@ -12,6 +12,7 @@ mod durable;
 mod kills;
 mod names;
 mod past;
+mod power;
 mod programs;
 mod savers;
 mod storms;

@@ -1,6 +1,6 @@
 //! What goes past the log, or comes to it by a way of its own: after any of it no older record may be left over what was promised.
 
-use crate::cuts::{Mounted, unavailable};
+use crate::power::{Mounted, unavailable};
 use crate::{Place, Steps, eventually, succeeds};
 use ondol_skips::skips;
 use std::fs::{self, File};

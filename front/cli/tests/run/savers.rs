@@ -2,7 +2,7 @@
 //! names, size, attributes. The kernel has committed all of that by the cut, and none of the bytes.
 
 use crate::compiled;
-use crate::cuts::{Cut, cut, in_rounds, unavailable, user_can};
+use crate::power::{Cut, cut, in_rounds, unavailable, user_can};
 use ondol_skips::skips;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
