@@ -16,7 +16,8 @@ use ondol_env::sync::Arc;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-// These words lie on a medium: no scheduler can put its own in their place. Recorded loads and stores take a lock, which it sees.
+// These words lie on a medium: no scheduler can put its own in their place. Recorded loads and stores take a lock,
+// which it sees.
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

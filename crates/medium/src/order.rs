@@ -225,7 +225,7 @@ impl<'n> Fenced<'n> {
         Self { nvm }
     }
 
-    /// Stores a commit word in one step, and makes it durable. Others see it before it is durable: see [`Fenced::tell_if`].
+    /// Stores a commit word in one step, and makes it durable. Others see it before that: see [`Fenced::tell_if`].
     ///
     /// # Errors
     /// `OutOfRange`, `Misaligned`, `ReadOnly`, `Poisoned`; `Msync` and `Stopped`, after which the word may be there or not.
@@ -258,8 +258,8 @@ impl<'n> Fenced<'n> {
         Ok(Published { nvm: self.nvm })
     }
 
-    /// Tells others that so much is durable: stores `new` if a word that they share is `old`, as [`Nvm::share_if`]. Only such a word may decide that room is
-    /// used again or a sync answered; one on the medium is seen before it is durable.
+    /// Tells others that so much is durable: stores `new` if a word that they share is `old`, as [`Nvm::share_if`].
+    /// Only such a word may decide that room is used again or a sync answered; one on the medium is seen too early.
     ///
     /// # Errors
     /// As for [`Nvm::share_if`].

@@ -40,13 +40,7 @@ impl Client {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = own(&log, std::process::id())?;
-        Ok(Self {
-            log,
-            me: AtomicU64::new(me),
-            process: AtomicU32::new(std::process::id()),
-            lanes: Own::new(),
-            fixed: false,
-        })
+        Ok(Self::of(log, me, false))
     }
 
     /// As if another process used the log, for tests and simulators: one that lives.
@@ -55,13 +49,12 @@ impl Client {
     /// The medium's failure.
     pub fn of_process(log: Log, pid: u32) -> Result<Self> {
         let me = u64::from(pid) << 32 | log.token()?;
-        Ok(Self {
-            log,
-            me: AtomicU64::new(me),
-            process: AtomicU32::new(std::process::id()),
-            lanes: Own::new(),
-            fixed: true,
-        })
+        Ok(Self::of(log, me, true))
+    }
+
+    fn of(log: Log, me: u64, fixed: bool) -> Self {
+        let process = AtomicU32::new(std::process::id());
+        Self { log, me: AtomicU64::new(me), process, lanes: Own::new(), fixed }
     }
 
     /// The log.

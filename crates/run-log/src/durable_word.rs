@@ -1,7 +1,8 @@
 //! Words on the medium that only grow, and what of them is durable.
 //!
-//! Others see a word on the medium before it is durable. So a copy of it lies among the shared words, and is stored only after the fence: whoever decides
-//! whether room is used again or an fsync is answered asks the copy. Recovery asks the medium. No crash leaves a copy that is ahead of its word.
+//! Others see a word on the medium before it is durable. So a copy of it lies among the shared words, and is stored only
+//! after the fence: whoever decides whether room is used again or an fsync is answered asks the copy. Recovery asks the
+//! medium. No crash leaves a copy that is ahead of its word.
 
 use crate::Log;
 use crate::error::{Result, RunLogError};
@@ -12,11 +13,11 @@ use ondol_env::sync::untold;
 /// A word of a log, and its copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DurableWord<'l> {
-    pub(crate) log: &'l Log,
+    log: &'l Log,
     /// Where the word lies in the pool.
-    pub(crate) at: u64,
+    at: u64,
     /// Where its copy lies.
-    pub(crate) copy: u64,
+    copy: u64,
     /// What its check goes on from.
     seal: u32,
     what: &'static str,
@@ -62,7 +63,8 @@ impl<'l> DurableWord<'l> {
         Ok(word_value(self.seal, &[], word).map(|value| Seen { word, value }))
     }
 
-    /// Makes the word that was `seen` at least `to`, durably, and tells that. Somebody may have stored as much, and have been killed before his fence. False if the word is another one by now.
+    /// Makes the word that was `seen` at least `to`, durably, and tells that. False if the word is another one by now.
+    /// Somebody may have stored as much, and have been killed before the fence.
     pub(crate) fn grow(&self, seen: Seen, to: u64) -> Result<bool> {
         if seen.value >= to && self.durable().is_ok_and(|durable| durable >= to) {
             return Ok(true);

@@ -61,7 +61,8 @@ impl Log {
         let header = match places.read(&nvm)? {
             Some(header) if !header.resetting => {
                 let log = Self::new(nvm, places, header);
-                // Whoever was killed may have stored words that are seen here and are not durable: that something is retired, say.
+                // Whoever was killed may have stored words that are seen here and are not durable: that something is
+                // retired, say.
                 let mut batch = log.nvm.stored();
                 batch.others(places.files, places.files_len)?;
                 log.fence(batch)?;
@@ -183,7 +184,8 @@ impl Log {
         Ok(self.nvm.share_add(self.shared(word), 1).map(drop)?)
     }
 
-    /// Makes a batch durable. If that fails the pool has failed: the kernel tells those who have it open, and not who opens it later.
+    /// Makes a batch durable. If that fails the pool has failed: the kernel tells those who have it open, and not who
+    /// opens it later.
     pub(crate) fn fence<'n>(&self, batch: Stored<'n>) -> Result<Fenced<'n>> {
         batch.write_back().fence().or_else(|e| {
             self.stop()?;

@@ -249,7 +249,7 @@ fn killed(shape: Shape, dead: u32, stats: &Stats, number: u64) -> Option<Shown> 
     let media = [Medium { base: Layer::new(rig.base.clone()), kind: Kind::Nvm, whole: None }];
     let seen = Cut::after(&media, &before).everything().remove(0).to_bytes();
     let rig = Arc::new(Rig::over(seen, shape, domain, kernel, &[std::process::id()]));
-    if number % 3 > 0 {
+    if !number.is_multiple_of(3) {
         whole.run(tasks(&rig, shape, number + 1)).unwrap_or_else(|e| panic!("{shape:?} {number}: {e}"));
     }
     let rig = Arc::into_inner(rig).expect("no task has it any more");

@@ -1,7 +1,7 @@
 //! A kernel with a page cache, and what the disk holds of it; and what a program asks of it.
 
 use ondol_env::sync::{Arc, Mutex};
-use ondol_env::thread_number;
+use ondol_env::{Env, System, thread_number};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Layer, PowerDomain};
 use ondol_run_log::{Call, FileKind, Handle, Identity, Log, Look, Place, found};
@@ -60,7 +60,8 @@ impl Kernel {
     }
 
     pub(crate) fn changed(&mut self, file: usize) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let now = System.now();
+        let now = now.sec as u64 * 1_000_000_000 + u64::from(now.nsec);
         self.ctime[file] = now.max(self.ctime[file] + 1);
         self.mtime[file] = self.ctime[file];
         let state = self.cache[file].clone();
