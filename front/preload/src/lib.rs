@@ -13,6 +13,7 @@ mod descriptors;
 mod files;
 mod names;
 mod raw;
+mod rights;
 mod seconds;
 mod shim;
 mod syncs;
@@ -31,6 +32,7 @@ extern "C" fn begin() {
     raw::syscall();
     descriptors::begin();
     files::begin();
+    rights::begin();
     syncs::begin();
     seconds::begin();
     shim::begin();

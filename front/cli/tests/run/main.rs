@@ -13,6 +13,7 @@ mod kills;
 mod names;
 mod past;
 mod programs;
+mod rights;
 
 use ondol_skips::{missing, skip, skips};
 use std::io::{BufRead, BufReader, Write};
