@@ -10,7 +10,9 @@
 
 mod call;
 mod descriptors;
+mod exec;
 mod files;
+mod fits;
 mod names;
 mod raw;
 mod rights;
@@ -31,6 +33,7 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     raw::syscall();
     descriptors::begin();
+    exec::begin();
     files::begin();
     rights::begin();
     syncs::begin();

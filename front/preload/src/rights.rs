@@ -84,6 +84,8 @@ impl Before {
             // If the memory fails nothing is found there.
             let _ = shim.client.bring_home(looks, sync);
         });
+        // What this process starts does not try.
+        crate::exec::forget();
         drop(quiet);
         raw::fail(error);
     }

@@ -14,6 +14,7 @@ mod names;
 mod past;
 mod programs;
 mod rights;
+mod unfit;
 
 use ondol_skips::{missing, skip, skips};
 use std::io::{BufRead, BufReader, Write};
