@@ -70,6 +70,16 @@ impl Map {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
+    /// Ends the mapping, in place: from now on its words are zeros, of this process alone.
+    pub(crate) fn leave(&self) -> rustix::io::Result<()> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+        // SAFETY: exactly this mapping is replaced, by as many words, which may change at any time.
+        let at = unsafe {
+            rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len(), prot, flags | MapFlags::NORESERVE)
+        };
+        at.map(drop)
+    }
+
     /// Writes the pages that hold `bytes` to the file and waits.
     pub(crate) fn msync(&self, bytes: Range<usize>) -> rustix::io::Result<()> {
         let page = rustix::param::page_size();

@@ -148,6 +148,15 @@ impl Nvm {
         (words.start.addr()..words.end.addr()).contains(&address)
     }
 
+    /// Lets go of the medium while others may be at it in this process: from now on it is memory of this process
+    /// alone, of zeros, and so is what they store. The lock of whoever stored jointly goes with the mapping.
+    ///
+    /// # Errors
+    /// The system has no memory; the medium may be mapped still.
+    pub fn leave(&self) -> Result<()> {
+        self.map.leave().map_err(|e| NvmError::Open { what: "let go of", name: self.name.clone(), source: e.into() })
+    }
+
     /// The medium, as the user named it.
     pub fn name(&self) -> &str {
         &self.name

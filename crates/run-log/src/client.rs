@@ -76,8 +76,6 @@ impl Client {
         for unused in [true, false] {
             for slot in self.probes(look) {
                 if (slot.is_unused()? || !unused) && slot.give(me, look)? {
-                    // Only now: whoever finds this count finds the slot.
-                    self.log.count(shared::GIVEN)?;
                     return Ok(Some((slot.index, slot.incarnation()?)));
                 }
             }
@@ -87,12 +85,7 @@ impl Client {
 
     /// The lock of the table.
     fn lock_table(&self, me: u64) -> Result<Option<Held<'_>>> {
-        let held = lock::lock(&self.log.nvm, self.log.shared(shared::TABLE_LOCK), me);
-        if held.as_ref().is_some_and(|held| held.relieved) {
-            // Whoever had it may have given a slot, and not counted that.
-            self.log.count(shared::GIVEN)?;
-        }
-        Ok(held)
+        Ok(lock::lock(&self.log.nvm, self.log.shared(shared::TABLE_LOCK), me))
     }
 
     /// Where a file may have its slot.
@@ -102,7 +95,9 @@ impl Client {
         (0..PROBES.min(slots)).map(move |n| self.log.slot(((hash + u64::from(n)) % u64::from(slots)) as u32))
     }
 
-    /// How often a file was given a slot, in this epoch: for as long as that is the same, a file without one has none. A write to it that finds another number afterwards came to a file that may be trusted by then, and is [`Client::unseen`].
+    /// How often a slot's file was written down, in this epoch, which is before it is first trusted. For as long as
+    /// that is the same, a file without a slot has none that counts. A write to it that finds another number
+    /// afterwards came to a file that may be trusted by then, and is [`Client::appeared`].
     pub fn given(&self) -> u64 {
         // If the memory fails nothing is trusted anyway.
         self.log.nvm.shared_u64(self.log.shared(shared::GIVEN)).unwrap_or_default()
@@ -192,7 +187,7 @@ impl Client {
         let answer = call.write();
         // If the memory fails, the file is never trusted again.
         let _ = slot.leave();
-        self.promised(slot, incarnation, call, answer)
+        self.promised(slot, incarnation, call, answer).map(Written::Done)
     }
 
     /// A write that cannot have the lock.
@@ -202,12 +197,15 @@ impl Client {
         incarnation: u64,
         call: &C,
     ) -> std::result::Result<Written<usize>, C::Fail> {
+        if call.may_be_durable() && !is_of(slot, call) {
+            return Ok(Written::Stale);
+        }
         let entered = slot.enter_broken();
         let answer = call.write();
         if entered.is_ok() {
             let _ = slot.leave();
         }
-        self.promised(slot, incarnation, call, answer)
+        self.promised(slot, incarnation, call, answer).map(Written::Done)
     }
 
     /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and nothing was written.

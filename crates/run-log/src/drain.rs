@@ -33,6 +33,8 @@ pub struct Drain {
     broken: HashSet<u64>,
     /// Files that had live records at the last step.
     live: usize,
+    /// Processes that had let go of the pool before, and programs that were started without the library.
+    before: [u64; 2],
 }
 
 /// A file that is to be synced.
@@ -56,8 +58,18 @@ pub struct Drained {
     pub live: u64,
     /// There is not much room: the next step should come soon.
     pub pressed: bool,
+    /// Processes that have let go of the pool since this drain began.
+    pub left: u64,
+    /// Programs that were started without the library since then.
+    pub unfit: u64,
     /// Why files could not be synced, one line each; said once.
     pub failed: Vec<String>,
+}
+
+/// How many processes have let go of the pool, and how many programs were started without the library.
+fn counts(log: &Log) -> Result<[u64; 2]> {
+    let count = |word| log.nvm.shared_u64(log.shared(word));
+    Ok([count(shared::LEFT)?, count(shared::UNFIT)?])
 }
 
 impl Drain {
@@ -67,8 +79,10 @@ impl Drain {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = u64::from(std::process::id()) << 32 | log.token()?;
+        let before = counts(&log)?;
         Ok(Self {
             log,
+            before,
             me,
             files: HashMap::new(),
             gone: HashSet::new(),
@@ -94,7 +108,9 @@ impl Drain {
 
     fn steps(&mut self, now: bool) -> Result<Drained> {
         let log = self.log.clone();
-        let mut drained = Drained::default();
+        let [left, unfit] = counts(&log)?;
+        let (left, unfit) = (left.saturating_sub(self.before[0]), unfit.saturating_sub(self.before[1]));
+        let mut drained = Drained { left, unfit, ..Drained::default() };
         let Some(_held) = lock::try_lock(&log.nvm, log.shared(shared::DRAIN_LOCK), self.me) else { return Ok(drained) };
         let mut pressed = now;
         let mut full = HashSet::new();

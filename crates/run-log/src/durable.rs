@@ -52,7 +52,7 @@ impl Client {
         incarnation: u64,
         call: &C,
         answer: std::result::Result<usize, C::Fail>,
-    ) -> std::result::Result<Written<usize>, C::Fail> {
+    ) -> std::result::Result<usize, C::Fail> {
         let wrote = self.told(slot, incarnation, call, answer)?;
         // Trust may have been taken away with records left: by a mapping, or from somebody that is gone.
         if wrote > 0 && slot.is_live().unwrap_or(true) {
@@ -63,7 +63,23 @@ impl Client {
                 let _ = self.sync_and_retire(slot, incarnation, call);
             }
         }
-        Ok(Written::Done(wrote))
+        Ok(wrote)
+    }
+
+    /// A write is over whose file had no slot that counted when it began, and has one now. The file's next sync is
+    /// real, and no older record outlives what the write has promised.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn appeared<C: Call>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+        answer: std::result::Result<usize, C::Fail>,
+    ) -> std::result::Result<usize, C::Fail> {
+        // If the memory fails nothing is trusted anyway.
+        let _ = self.unseen((index, incarnation));
+        self.promised(&self.log.slot(index), incarnation, call, answer)
     }
 
     /// Syncs for real without the file's lock, and retires what was logged before.

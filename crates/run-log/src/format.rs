@@ -34,12 +34,16 @@ pub(crate) mod shared {
     pub(crate) const TABLE_LOCK: u64 = 1088;
     pub(crate) const DRAIN_LOCK: u64 = 1152;
     pub(crate) const TOKEN: u64 = 1216;
-    /// How often a file was given a slot.
+    /// How often a slot's file was written down.
     pub(crate) const GIVEN: u64 = 1280;
     /// How often a directory became trusted.
     pub(crate) const NAMES: u64 = 1344;
     /// The pool has failed: not 0.
     pub(crate) const STOPPED: u64 = 1408;
+    /// How many processes have let go of the pool.
+    pub(crate) const LEFT: u64 = 1472;
+    /// How many programs were started without the library, which they do not take.
+    pub(crate) const UNFIT: u64 = 1536;
 }
 
 /// Places of words in a lane's words.

@@ -61,6 +61,11 @@ impl<'l> Lane<'l> {
         Ok(free && self.log.nvm.share_if(self.words + lane::OWNER, owner, me)?.is_ok())
     }
 
+    /// Leaves the lane to others, if it is the caller's.
+    pub(crate) fn disown(&self, me: u64) -> Result<()> {
+        Ok(self.log.nvm.share_if(self.words + lane::OWNER, me, 0).map(drop)?)
+    }
+
     /// Bytes up to which the lane is used, of those it has.
     pub(crate) fn used(&self) -> Result<(u64, u64)> {
         Ok((self.tail()?.saturating_sub(self.head().durable()?), self.len()))

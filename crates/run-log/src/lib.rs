@@ -24,6 +24,7 @@ mod error;
 mod format;
 mod handle;
 mod lane;
+mod leave;
 mod lock;
 mod log;
 mod look;

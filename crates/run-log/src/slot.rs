@@ -316,7 +316,7 @@ impl<'l> Slot<'l> {
         let given = self.change(|state| (next(state), next(state).is_some()))?;
         if !given {
             self.set(slot::INO, ino)?;
-            // Who has not found it meanwhile looks again.
+            // Who has not found it meanwhile looks again: it may be trusted.
             self.log.count(shared::GIVEN)?;
         }
         if given {
@@ -365,6 +365,8 @@ impl<'l> Slot<'l> {
         let word = checked_word(self.log.seal, &[self.index.into(), incarnation], 0);
         fenced.publish(self.at + slot::RETIRED, word)?;
         self.set(slot::SETTLED, word)?;
+        // Before it can be trusted: whoever finds the same count behind a write has written to no file that is.
+        self.log.count(shared::GIVEN)?;
         self.set(slot::NAMED, incarnation)?;
         Ok(true)
     }

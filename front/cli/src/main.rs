@@ -15,6 +15,8 @@ mod check;
 mod documented;
 mod exchange;
 mod failure;
+#[path = "../../preload/src/fits.rs"]
+mod fits;
 mod image;
 mod info;
 mod log;

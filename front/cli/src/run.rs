@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use crate::fits;
 use crate::say::say;
 use crate::size;
 use clap::Args;
@@ -13,8 +14,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +26,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 const NOTES: &str = "\
 A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, as do \
 writes with O_SYNC or O_DSYNC, and this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
-Files outside of the directories, on other file systems than ext4, and programs that cannot be preloaded (static ones, Go) are \
-as without this command.
+Files outside of the directories, on other file systems than ext4, and programs that cannot be preloaded (static ones, Go, those of \
+another libc than glibc or with a sanitizer) are as without this command. So are programs that change their user or give up rights, from then on.
 
 The exit code is the program's; 126 if it cannot be started, 127 if it is not there, 125 if this command fails before. A signal that ends the \
 program ends this command, too.";
@@ -86,6 +88,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if let Some(recovered) = &started.recovered {
         report(&pool, recovered, &mut |line| eprintln!("ondol: {line}"));
     }
+    // What is said of them concerns nobody where the program does not take the library.
+    let dirs = if takes_library(program, args.quiet) { dirs } else { Vec::new() };
     if !args.quiet && !dirs.is_empty() {
         let slow = if started.on_disk { "; an fsync there is one of its disk" } else { "" };
         eprintln!("ondol: fsync ends in {}: {}{slow}", shown(&pool), started.survives);
@@ -106,7 +110,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         let code = if e.kind() == io::ErrorKind::NotFound { MISSING } else { CANNOT };
         Failure::new(code, format!("{}: {e}", printable(program.as_encoded_bytes())))
     })?;
-    let status = attend(child, started.run, &mut signals).map_err(Failure::with(BEFORE))?;
+    let status = attend(child, started.run, &mut signals, args.quiet).map_err(Failure::with(BEFORE))?;
     Ok(pass_on(status))
 }
 
@@ -126,6 +130,17 @@ fn directories(args: &RunArgs) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     Ok(dirs)
+}
+
+/// The program is one that takes the library; says why not.
+fn takes_library(program: &OsStr, quiet: bool) -> bool {
+    let dirs = std::env::var_os("PATH");
+    let named = |name: CString| fits::why_not_named(&name, dirs.as_deref().map(OsStr::as_bytes));
+    let why_not = CString::new(program.as_bytes()).ok().and_then(named);
+    if let Some(why) = why_not.filter(|_| !quiet) {
+        eprintln!("ondol: {}: fsync is as without this command: {why}", printable(program.as_bytes()));
+    }
+    why_not.is_none()
 }
 
 /// Names in the directory are logged; says why not.
@@ -200,10 +215,11 @@ fn preloads(library: &Path) -> OsString {
 }
 
 /// Drains until the program has ended, and then what it left. Signals go on to it, but for those that the terminal sends to both.
-fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<ExitStatus> {
+fn attend(mut child: Child, mut run: Run, signals: &mut Signals, quiet: bool) -> io::Result<ExitStatus> {
     let pid = Pid::from_child(&child);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let (mut broken, mut pressed) = (false, false);
+    let mut notices = Notices { said: [quiet; 2] };
     let status = loop {
         let rest = Timespec { tv_sec: 0, tv_nsec: if pressed { SHORT_REST } else { REST } };
         match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&rest)) {
@@ -218,6 +234,7 @@ fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<E
         }
         let drained = if broken { None } else { drain(&mut run, false) };
         broken = drained.is_none();
+        drained.iter().for_each(|drained| notices.say(drained));
         pressed = drained.is_some_and(|drained| drained.pressed);
         if let Some(status) = child.try_wait()? {
             break status;
@@ -229,12 +246,31 @@ fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<E
             break;
         }
         let drained = drain(&mut run, true);
+        drained.iter().for_each(|drained| notices.say(drained));
         (broken, live) = (drained.is_none(), drained.is_some_and(|drained| drained.live > 0));
     }
     if broken || live {
         eprintln!("ondol: what is not synced is in the pool; `ondol recover` brings it home");
     }
     Ok(status)
+}
+
+/// What is said once of programs that are not as fast as the others.
+struct Notices {
+    said: [bool; 2],
+}
+
+impl Notices {
+    fn say(&mut self, drained: &Drained) {
+        let left = "a program has changed its user or rights: from then on its fsync is as without this command";
+        let unfit = "a program does not take the library (it is not of glibc, or built with a sanitizer): its fsync is as \
+                     without this command";
+        for (said, (count, what)) in self.said.iter_mut().zip([(drained.left, left), (drained.unfit, unfit)]) {
+            if count > 0 && !std::mem::replace(said, true) {
+                eprintln!("ondol: {what}");
+            }
+        }
+    }
 }
 
 /// One step; none if the pool cannot be used any more, which programs notice themselves.

@@ -160,7 +160,8 @@ impl Call for FdCall<'_> {
     }
 
     fn may_be_durable(&self) -> bool {
-        self.flags & DURABLE != 0 || seconds::is_synced(self.fd)
+        let synced = || seconds::is_synced(self.fd).unwrap_or_else(|| self.modes() & libc::O_DSYNC != 0);
+        self.flags & DURABLE != 0 || synced()
     }
 
     fn lazy(&self) -> bool {

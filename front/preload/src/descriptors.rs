@@ -15,10 +15,9 @@ extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2)
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let known = libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE;
-    // What the kernel refuses closes nothing.
-    if first <= last && flags as c_uint & !known == 0 {
-        seconds::close_range(first, last, flags as c_uint & libc::CLOSE_RANGE_CLOEXEC != 0);
+    // What the kernel refuses closes nothing, nor does what is to be closed at exec.
+    if first <= last && flags as c_uint & !libc::CLOSE_RANGE_UNSHARE == 0 {
+        seconds::close_range(first, last);
         shim::forget_from(first);
     }
     system!(libc::SYS_close_range, first, last, flags) as c_int

@@ -10,9 +10,12 @@
 
 mod call;
 mod descriptors;
+mod exec;
 mod files;
+mod fits;
 mod names;
 mod raw;
+mod rights;
 mod seconds;
 mod shim;
 mod syncs;
@@ -31,7 +34,9 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     raw::syscall();
     descriptors::begin();
+    exec::begin();
     files::begin();
+    rights::begin();
     syncs::begin();
     seconds::begin();
     shim::begin();

@@ -1,14 +1,14 @@
 //! Second descriptions of files that a program has open with `O_SYNC` or `O_DSYNC`: through them it can be written to the page cache alone.
 //!
 //! Each belongs to one descriptor of the program. It is closed when the program closes that one, and never before: closing any descriptor of a file
-//! drops the record locks (fcntl(2)) that the process has on it, which the program's own closing does, too. For the same reason it survives exec(2) if and
-//! only if the program's descriptor did when it was opened.
+//! drops the record locks (fcntl(2)) that the process has on it, which the program's own closing does, too. None survives exec(2): the next program would
+//! have a descriptor that nobody has given it.
 
 use crate::raw::{self, system};
 use libc::c_int;
 use ondol_run_log::Look;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// By descriptor of the program.
 static SECONDS: [AtomicU32; 1024] = [const { AtomicU32::new(UNKNOWN) }; 1024];
@@ -25,6 +25,8 @@ const YES: u8 = 2;
 
 /// The process whose descriptors these are. A child of vfork(2) has the same memory and descriptors of its own.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// A word that the kernel makes zero in a child that has memory of its own, whoever makes it; 0 if there is none.
+static SHARED: AtomicUsize = AtomicUsize::new(0);
 /// How many were opened and not closed.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 /// A thread opens one.
@@ -54,13 +56,38 @@ pub(crate) fn is_owner() -> bool {
     OWNER.load(Relaxed) == std::process::id()
 }
 
+/// This process has the memory of another one, or it is not known: a child of vfork(2).
+pub(crate) fn has_others_memory() -> bool {
+    !is_owner() && shared().is_none_or(|word| word.load(Relaxed) != 0)
+}
+
+fn shared() -> Option<&'static AtomicU32> {
+    let at = std::ptr::with_exposed_provenance::<AtomicU32>(SHARED.load(Relaxed));
+    // SAFETY: none, or a page that is never unmapped.
+    unsafe { at.as_ref() }
+}
+
+/// Makes the word that children with memory of their own find as zero.
+fn share() {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let none = std::ptr::null_mut::<libc::c_void>();
+    let at = system!(libc::SYS_mmap, none, 4096usize, prot, flags, -1, 0i64);
+    if at > 0 && system!(libc::SYS_madvise, at, 4096usize, libc::MADV_WIPEONFORK) == 0 {
+        SHARED.store(at as usize, Relaxed);
+    }
+}
+
 /// The process begins, or fork(2) has made it: it has what its parent had.
 pub(crate) fn begin() {
     extern "C" fn child() {
         OWNER.store(std::process::id(), Relaxed);
+        if let Some(word) = shared() {
+            word.store(1, Relaxed);
+        }
         OPENING.store(false, Relaxed);
         crate::shim::forked();
     }
+    share();
     // SAFETY: the handler lives as long as the process, and does nothing that a child of a program with threads may not.
     let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) };
     if registered == 0 {
@@ -116,9 +143,7 @@ fn open(fd: c_int, first: &Look) -> Option<c_int> {
     if tried <= 2 || tried as u64 > limit.rlim_cur / 2 {
         return None;
     }
-    let kept = system!(libc::SYS_fcntl, fd, libc::F_GETFD);
-    let flags =
-        FLAGS | libc::O_NOCTTY | if kept & libc::c_long::from(libc::FD_CLOEXEC) != 0 { libc::O_CLOEXEC } else { 0 };
+    let flags = FLAGS | libc::O_NOCTTY | libc::O_CLOEXEC;
     let path = CString::new(format!("/proc/thread-self/fd/{fd}")).ok()?;
     // The kernel asks anew whether the process may write to the file.
     let second = system!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
@@ -130,13 +155,13 @@ fn open(fd: c_int, first: &Look) -> Option<c_int> {
     is_ours(first, second as c_int).then_some(second as c_int)
 }
 
-/// Whether the kernel is believed to sync each write to a descriptor of the program.
-pub(crate) fn is_synced(fd: c_int) -> bool {
-    let Some(known) = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd)) else { return false };
+/// Whether the kernel is believed to sync each write to a descriptor of the program; none if nothing is kept of it.
+pub(crate) fn is_synced(fd: c_int) -> Option<bool> {
+    let known = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd))?;
     if known.load(Relaxed) == 0 {
         note_synced(known, raw::flags(fd));
     }
-    known.load(Relaxed) == YES
+    Some(known.load(Relaxed) == YES)
 }
 
 fn note_synced(known: &AtomicU8, flags: c_int) {
@@ -190,14 +215,12 @@ pub(crate) fn close(fd: c_int) {
     raw::fail(error);
 }
 
-/// As [`close`], for a range of descriptors; with `at_exec` they are closed then only.
-pub(crate) fn close_range(first: u32, last: u32, at_exec: bool) {
+/// As [`close`], for a range of descriptors.
+pub(crate) fn close_range(first: u32, last: u32) {
     for (fd, place) in SECONDS.iter().enumerate().skip(first as usize).take_while(|(fd, _)| *fd <= last as usize) {
-        let number = place.load(Relaxed);
-        match number {
+        match place.load(Relaxed) {
             UNKNOWN | NONE => forget_synced(fd as c_int),
-            _ if !at_exec => close(fd as c_int),
-            _ => drop(system!(libc::SYS_fcntl, number - FIRST, libc::F_SETFD, libc::FD_CLOEXEC)),
+            _ => close(fd as c_int),
         }
     }
 }

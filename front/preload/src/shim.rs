@@ -8,7 +8,9 @@ use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 /// A slot and its incarnation.
 pub(crate) type Slot = (u32, u64);
@@ -17,6 +19,17 @@ pub(crate) type Slot = (u32, u64);
 static SHIM: OnceLock<Shim> = OnceLock::new();
 /// How many slots were given, of that log.
 static GIVEN: OnceLock<SharedWord<'static>> = OnceLock::new();
+
+/// Nobody enters any more: the pool is let go of.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+/// The pool is mapped here no more.
+static LEFT: AtomicBool = AtomicBool::new(false);
+/// Threads that are inside.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+/// How often others are looked for that are inside while the pool is let go of, and what time is between.
+const TRIES: u32 = 3000;
+const TRY_AGAIN: Duration = Duration::from_millis(1);
 
 /// What is known of the first descriptors. A closing that is not seen (libc's own) leaves what it was: a slot is verified before anything is logged to it.
 static HINTS: [AtomicU64; 1024] = [const { AtomicU64::new(UNKNOWN) }; 1024];
@@ -38,8 +51,8 @@ thread_local! {
 /// What the library works with.
 pub(crate) struct Shim {
     pub(crate) client: Client,
-    dirs: Vec<PathBuf>,
-    devices: Vec<u64>,
+    pub(crate) dirs: Vec<PathBuf>,
+    pub(crate) devices: Vec<u64>,
     /// Of directories in which names are logged.
     named: Vec<u64>,
 }
@@ -66,15 +79,22 @@ fn cancellation(state: c_int) -> c_int {
 }
 
 impl Inside {
-    /// The caller has found that this thread was outside.
-    fn new() -> Self {
-        Self { cancel: cancellation(PTHREAD_CANCEL_DISABLE) }
+    /// The caller has found that this thread was outside. None if the pool is let go of.
+    fn new() -> Option<Self> {
+        THREADS.fetch_add(1, SeqCst);
+        if LEAVING.load(SeqCst) {
+            THREADS.fetch_sub(1, SeqCst);
+            INSIDE.set(false);
+            return None;
+        }
+        Some(Self { cancel: cancellation(PTHREAD_CANCEL_DISABLE) })
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
+        THREADS.fetch_sub(1, SeqCst);
         cancellation(self.cancel);
     }
 }
@@ -82,8 +102,11 @@ impl Drop for Inside {
 /// The library's work, unless this thread is inside of it or there is none.
 pub(crate) fn enter() -> Option<(&'static Shim, Inside)> {
     let shim = SHIM.get()?;
+    if INSIDE.replace(true) {
+        return None;
+    }
     // Made only where this thread was outside: dropping it ends that.
-    (!INSIDE.replace(true)).then(|| (shim, Inside::new()))
+    Some((shim, Inside::new()?))
 }
 
 /// As [`enter`], to change names.
@@ -106,12 +129,8 @@ pub(crate) fn seen_inside() -> bool {
 
 /// What a signal handler needs that came while this thread was inside, and may neither wait for a lock nor allocate: the log, and the slot of its file.
 pub(crate) fn interrupted(fd: c_int) -> Option<(&'static Shim, Slot)> {
-    let shim = SHIM.get().filter(|_| INSIDE.get())?;
-    match hint(fd) {
-        Hint::Slot(slot) => Some((shim, slot)),
-        Hint::Other => None,
-        _ => Some((shim, shim.client.find(&Look::at(raw::borrow(fd)?).ok()?).ok()??)),
-    }
+    let shim = interrupted_at_all()?;
+    Some((shim, shim.client.find(&Look::at(raw::borrow(fd)?).ok()?).ok()??))
 }
 
 /// The pool is mapped at this address: whoever calls something on it is this library.
@@ -126,9 +145,66 @@ pub(crate) fn interrupted_at_all() -> Option<&'static Shim> {
 
 /// fork(2) has made this process.
 pub(crate) fn forked() {
-    if let Some(shim) = SHIM.get() {
-        shim.client.forked(std::process::id());
+    THREADS.store(INSIDE.get().into(), SeqCst);
+    let Some(shim) = SHIM.get() else { return };
+    shim.client.forked(std::process::id());
+    // Whoever brings home what is in the log is another thread, of the parent.
+    if LEAVING.load(SeqCst) && !LEFT.load(SeqCst) {
+        gone(shim, false);
     }
+}
+
+/// This process uses the pool, and may let go of it.
+pub(crate) fn has_pool() -> bool {
+    SHIM.get().is_some() && !LEFT.load(SeqCst) && !seconds::has_others_memory()
+}
+
+/// The pool is let go of.
+pub(crate) fn is_left() -> bool {
+    LEAVING.load(SeqCst)
+}
+
+/// A program is started without the library.
+pub(crate) fn unfit() {
+    if let Some(shim) = SHIM.get() {
+        shim.client.unfit();
+    }
+}
+
+/// Lets go of the pool, after `home` has brought home what is in the log; that is left to others where a signal handler
+/// has come while its thread was inside. The caller handles no signals.
+pub(crate) fn leave(home: impl FnOnce(&Shim)) {
+    let Some(shim) = SHIM.get() else { return };
+    let within = INSIDE.replace(true);
+    let first = !LEAVING.swap(true, SeqCst);
+    let others = |most: u32| seconds::is_owner() && THREADS.load(SeqCst) > most;
+    let alone = first && wait_until(|| !others(within.into()));
+    if first && !within {
+        home(shim);
+    }
+    if first {
+        gone(shim, alone && !within);
+    } else {
+        wait_until(|| LEFT.load(SeqCst));
+    }
+    INSIDE.set(within);
+}
+
+fn gone(shim: &Shim, alone: bool) {
+    if shim.client.leave(alone).is_err() {
+        // With other rights nobody may go on with it.
+        std::process::abort();
+    }
+    LEFT.store(true, SeqCst);
+}
+
+fn wait_until(holds: impl Fn() -> bool) -> bool {
+    (0..TRIES).any(|_| {
+        holds() || {
+            std::thread::sleep(TRY_AGAIN);
+            false
+        }
+    })
 }
 
 /// Opens the log that `ondol run` names in the environment.
@@ -195,7 +271,8 @@ fn note(fd: c_int, hint: u64) {
 pub(crate) enum Uncounted {
     /// It goes to no file on a file system of the directories.
     Other,
-    /// It goes to a file that had no slot when so many were given; [`written`] comes after it.
+    /// It goes to a file that had no slot when so many were given; if that is another number behind it, see
+    /// [`appeared`].
     Later(u32),
 }
 
@@ -210,21 +287,21 @@ pub(crate) fn uncounted(fd: c_int) -> Option<Uncounted> {
     (hint == given << 32 | LATER).then_some(Uncounted::Later(given as u32))
 }
 
-/// A write is over that was not counted.
+/// How many slots were given by now.
 #[inline]
-pub(crate) fn written(fd: c_int, write: Uncounted) {
-    if let Uncounted::Later(given) = write
-        && GIVEN.get().is_some_and(|now| now.get() as u32 != given)
-    {
-        written_late(fd, given);
-    }
+pub(crate) fn given() -> u32 {
+    GIVEN.get().map_or(0, |given| given.get() as u32)
 }
 
+/// The slot of a descriptor's file that had none when it was last looked at, if it has one by now.
 #[cold]
-fn written_late(fd: c_int, given: u32) {
-    if let Some(shim) = SHIM.get() {
-        shim.was_later(fd, given);
-    }
+pub(crate) fn appeared(fd: c_int) -> Option<(&'static Shim, Slot)> {
+    let (shim, error) = (SHIM.get()?, raw::errno());
+    forget(fd);
+    let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok()).filter(|look| shim.is_on(look));
+    let slot = look.and_then(|look| shim.client.find(&look).ok().flatten());
+    raw::fail(error);
+    slot.map(|slot| (shim, slot))
 }
 
 /// The descriptor will be another file.
@@ -255,43 +332,27 @@ impl Shim {
         }
     }
 
-    /// The number of slots that were given by now, if the descriptor's file has none: what is written to it need not be counted. [`Shim::was_later`] comes after it.
-    pub(crate) fn is_later(&self, fd: c_int) -> Option<u32> {
-        // Before anything is looked for.
-        let given = self.client.given() as u32;
+    /// Whether the descriptor's file has no slot, `given` being how many were given before this is asked: what is
+    /// written to it need not be counted.
+    pub(crate) fn is_later(&self, fd: c_int, given: u32) -> bool {
         match hint(fd) {
-            Hint::Slot(_) | Hint::Other => return None,
-            Hint::Later(then) if then == given => return Some(given),
+            Hint::Slot(_) | Hint::Other => return false,
+            Hint::Later(then) if then == given => return true,
             Hint::Later(_) | Hint::Unknown => {}
         }
         // Where no file has a slot this one has none.
         if given != 0 {
-            let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok())?;
+            let Some(look) = raw::borrow(fd).and_then(|fd| Look::at(fd).ok()) else { return false };
             if look.kind != FileKind::File || !self.is_on(&look) {
                 note(fd, OTHER);
-                return None;
+                return false;
             }
-            if self.client.find(&look).ok()?.is_some() {
-                return None;
+            if !self.client.find(&look).is_ok_and(|found| found.is_none()) {
+                return false;
             }
         }
         note(fd, u64::from(given) << 32 | LATER);
-        Some(given)
-    }
-
-    /// A descriptor's file without a slot was written to. If it has one by now, it is not trusted.
-    pub(crate) fn was_later(&self, fd: c_int, given: u32) {
-        if self.client.given() as u32 == given {
-            return;
-        }
-        let error = raw::errno();
-        forget(fd);
-        let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok()).filter(|look| self.is_on(look));
-        if let Some(slot) = look.and_then(|look| self.client.find(&look).ok().flatten()) {
-            // If the memory fails nothing is trusted anyway.
-            let _ = self.client.unseen(slot);
-        }
-        raw::fail(error);
+        true
     }
 
     /// As [`Shim::slot`], by a look at the file.

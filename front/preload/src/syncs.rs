@@ -2,7 +2,7 @@
 
 use crate::call::FdCall;
 use crate::raw::{self, Behind, system};
-use crate::shim::{self, Hint};
+use crate::shim::{self, Hint, Shim};
 use crate::times::utimensat;
 use libc::{c_char, c_int, c_long, c_uint, c_void, off_t, size_t, timespec};
 
@@ -81,7 +81,7 @@ extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long
             persist();
             system!(number, a, b, c, d, e, f)
         }
-        _ => system!(number, a, b, c, d, e, f),
+        _ => crate::rights::by_number(number, [a, b, c, d, e, f]),
     }
 }
 
@@ -159,13 +159,27 @@ pub(crate) fn unseen(fd: c_int) {
     }
 }
 
+/// Does a change of an open file without a slot, `given` being how many were given before one was looked for. If it
+/// has one by now, no older record comes after the change.
+fn past(shim: &Shim, fd: c_int, given: u32, real: impl Fn() -> c_int) -> c_int {
+    let answer = real();
+    if shim::given() != given
+        && let Some((_, slot)) = shim::appeared(fd)
+        && let Err(error) = shim.client.sync(slot, &FdCall::sync(fd))
+    {
+        return raw::fail(error);
+    }
+    answer
+}
+
 /// A change of an open file that is not logged and that no live record may outlive.
 pub(crate) fn unlogged(fd: c_int, real: impl Fn() -> c_int) -> c_int {
+    let given = shim::given();
     let Some((shim, _inside)) = shim::enter() else {
         unseen(fd);
         return real();
     };
-    let Some(slot) = shim.resolve(fd) else { return real() };
+    let Some(slot) = shim.resolve(fd) else { return past(shim, fd, given, real) };
     match shim.client.unlogged(slot, &FdCall::sync(fd), real) {
         Ok(answer) => answer,
         Err(error) => raw::fail(error),
@@ -174,11 +188,14 @@ pub(crate) fn unlogged(fd: c_int, real: impl Fn() -> c_int) -> c_int {
 
 /// Cuts an open file to `len` bytes, or extends it.
 pub(crate) fn cut(fd: c_int, len: off_t, real: impl Fn() -> c_int) -> c_int {
+    let given = shim::given();
     let Some((shim, _inside)) = shim::enter() else {
         unseen(fd);
         return real();
     };
-    let Some((slot, bytes)) = shim.resolve(fd).zip(u64::try_from(len).ok()) else { return real() };
+    let Some((slot, bytes)) = shim.resolve(fd).zip(u64::try_from(len).ok()) else {
+        return past(shim, fd, given, real);
+    };
     let change = || if real() < 0 { Err(raw::errno()) } else { Ok(()) };
     match shim.client.truncate(slot, &FdCall::sync(fd), bytes, change) {
         Ok(()) => 0,

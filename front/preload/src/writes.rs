@@ -2,7 +2,7 @@
 
 use crate::call::{FdCall, Seen};
 use crate::raw::{self, system};
-use crate::shim;
+use crate::shim::{self, Uncounted};
 use libc::{c_int, c_long, c_void, iovec, off_t, size_t, ssize_t};
 use ondol_run_log::{Call, Written};
 
@@ -11,38 +11,42 @@ use ondol_run_log::{Call, Written};
 fn write_to(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, real: &impl Fn() -> c_long) -> ssize_t {
     // A file that the kernel syncs each write to is never noted as one without a slot, and one elsewhere has no records.
     match shim::uncounted(fd).filter(|_| flags == 0) {
-        Some(write) => {
+        Some(Uncounted::Other) => real() as ssize_t,
+        Some(Uncounted::Later(given)) => {
             let wrote = real();
-            shim::written(fd, write);
-            wrote as ssize_t
+            if shim::given() == given { wrote as ssize_t } else { late(fd, parts, offset, real, wrote) }
         }
         None => counted(fd, parts, offset, flags, real),
     }
+}
+
+/// A write is over that was not counted, and slots were given meanwhile.
+#[cold]
+fn late(fd: c_int, parts: &[iovec], offset: Option<off_t>, real: &dyn Fn() -> c_long, wrote: c_long) -> ssize_t {
+    appeared(&FdCall { fd, parts, offset, flags: 0, real, seen: Seen::default() }, wrote)
 }
 
 /// A write of whose file more is to be known.
 #[inline(never)]
 fn counted(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, real: &dyn Fn() -> c_long) -> ssize_t {
     let call = FdCall { fd, parts, offset, flags, real, seen: Seen::default() };
+    // Before anything is looked for.
+    let given = shim::given();
     let Some((shim, _inside)) = shim::enter() else {
-        return match shim::interrupted(fd).map(|(shim, slot)| shim.client.write_at_once(slot, &call)) {
-            Some(Ok(wrote)) => wrote as ssize_t,
-            Some(Err(error)) => raw::fail(error) as ssize_t,
-            None => real() as ssize_t,
+        return match shim::interrupted(fd) {
+            Some((shim, slot)) => answered(shim.client.write_at_once(slot, &call)),
+            None => past(&call, given),
         };
     };
-    if !call.may_be_durable()
-        && let Some(given) = shim.is_later(fd)
-    {
-        let wrote = real();
-        shim.was_later(fd, given);
-        return wrote as ssize_t;
-    }
     // What a write has promised no older record may outlive, whatever was known of the descriptor.
-    let mut slot = if call.may_be_durable() { shim.durable_slot(fd) } else { shim.slot(fd) };
+    let mut slot = match call.may_be_durable() {
+        true => shim.durable_slot(fd),
+        false if shim.is_later(fd, given) => None,
+        false => shim.slot(fd),
+    };
     // A slot is another file's at most once in a while.
     for _ in 0..4 {
-        let Some(known) = slot else { break };
+        let Some(known) = slot else { return past(&call, given) };
         match shim.client.write(known, &call) {
             Ok(Written::Done(wrote)) => return wrote as ssize_t,
             Err(error) => return raw::fail(error) as ssize_t,
@@ -52,7 +56,25 @@ fn counted(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, real
             }
         }
     }
-    real() as ssize_t
+    appeared(&call, real())
+}
+
+/// A write to a file without a slot, `given` being how many were given before one was looked for.
+fn past(call: &FdCall<'_>, given: u32) -> ssize_t {
+    let wrote = (call.real)();
+    if shim::given() == given { wrote as ssize_t } else { appeared(call, wrote) }
+}
+
+/// A write is over whose file may have a slot by now.
+fn appeared(call: &FdCall<'_>, wrote: c_long) -> ssize_t {
+    match shim::appeared(call.fd) {
+        Some((shim, slot)) => answered(shim.client.appeared(slot, call, raw::result(wrote).map(|n| n as usize))),
+        None => wrote as ssize_t,
+    }
+}
+
+fn answered(answer: Result<usize, c_int>) -> ssize_t {
+    answer.map_or_else(|error| raw::fail(error) as ssize_t, |wrote| wrote as ssize_t)
 }
 
 fn one(buf: *const c_void, len: size_t) -> [iovec; 1] {

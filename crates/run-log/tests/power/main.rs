@@ -128,7 +128,11 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
 }
 
 fn explore(seed: u64, domain: Domain, (steps, most): (usize, u64), states: usize) -> (usize, usize) {
-    let run = record(seed, domain, steps, most);
+    explored(record(seed, domain, steps, most), seed, domain, states)
+}
+
+/// Recovers after cuts all over a run.
+fn explored(run: Run, seed: u64, domain: Domain, states: usize) -> (usize, usize) {
     let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = run.kernel.power.take();
     let media = [Medium { base: Layer::new(run.base.clone()), kind, whole: None }];
@@ -248,12 +252,85 @@ fn a_write_that_was_not_counted_tells_afterwards() {
     assert_ne!(client.given(), began);
     client.unseen(client.find(&look(0)).unwrap().unwrap()).unwrap();
     assert!(!client.sync(slot, &call(0)).unwrap() && client.sync(slot, &call(0)).unwrap());
-    // A file that has one is given no other; each new one is counted.
+    // A file that has one is given no other. Each new one is counted before it is trusted, by whoever syncs the file: the
+    // one that has given it may be stopped.
     let given = client.given();
     assert_eq!(client.slot(&look(0)).unwrap(), Some(slot));
+    let new = client.slot(&look(1)).unwrap().unwrap();
     assert_eq!(client.given(), given);
-    client.slot(&look(1)).unwrap().unwrap();
-    assert_eq!(client.given(), given + 1);
+    let other = Client::new(client.log().clone()).unwrap();
+    assert_eq!((other.sync(new, &call(1)), client.given()), (Ok(false), given + 1));
+    assert_eq!((other.sync(new, &call(1)), client.given()), (Ok(true), given + 1));
+}
+
+/// A durable write to a file without a slot that is over only when the file has one, and an older acknowledged record.
+#[test]
+fn a_durable_write_that_was_not_counted_leaves_nothing_older() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let call = |bytes, durable| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable, away: None };
+    let (older, newer) = (call(b"older", false), call(b"newer", true));
+    let slot = client.slot(&older.look().unwrap()).unwrap().unwrap();
+    assert_eq!(client.sync(slot, &older), Ok(false));
+    client.write(slot, &older).unwrap();
+    assert_eq!(client.sync(slot, &older), Ok(true));
+    assert_eq!(client.appeared(slot, &newer, newer.write()), Ok(5));
+    assert_eq!(recovered(client.log(), &kernel.borrow().now.home), [b"newer"]);
+    assert_eq!(client.sync(slot, &older), Ok(false));
+}
+
+/// A process lets go of the pool, and goes on with its file as the kernel has it; another one stays.
+fn let_go(seed: u64) -> Run {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    Log::prepare(&mut pool, &LogOptions::here()).unwrap();
+    let base = pool.nvm().to_bytes().unwrap();
+    let power = PowerDomain::new();
+    let log = Log::join(medium(&base, Domain::Adr).record(Arc::clone(&power), 0)).unwrap();
+    let parent = std::os::unix::process::parent_id();
+    let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
+    let (kernel, mut random) = (RefCell::new(Kernel::new(power, 2)), Random(seed));
+    let mut fast = 0;
+    let mut work = |client: &Client, steps: u64| {
+        for _ in 0..steps {
+            let (file, bytes) = (random.below(2) as usize, [random.below(256) as u8; 40]);
+            let place = Place::At(random.below(100));
+            let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable: false, away: None };
+            let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+            if random.below(3) == 0 {
+                fast += usize::from(client.sync(slot, &call).unwrap());
+                kernel.borrow_mut().acknowledged(file);
+            } else {
+                client.write(slot, &call).unwrap();
+            }
+        }
+    };
+    (0..6).for_each(|n| work(&clients[n % 2], 8));
+    let looks = [0].map(|file| {
+        OneCall { kernel: &kernel, file, place: Place::Append, bytes: b"", durable: false, away: None }.look().unwrap()
+    });
+    let sync = |_| {
+        (0..2).for_each(|file| kernel.borrow_mut().write_back(file));
+        true
+    };
+    clients[0].bring_home(looks.into_iter(), sync).unwrap();
+    for n in 0..8u8 {
+        // Synced by the kernel alone.
+        kernel.borrow_mut().write(0, usize::from(n) * 10, &[n; 30]);
+        kernel.borrow_mut().write_back(0);
+        kernel.borrow_mut().acknowledged(0);
+        work(&clients[1], 4);
+    }
+    Run { kernel: kernel.into_inner(), base, fast }
+}
+
+#[test]
+fn what_is_synced_past_the_pool_is_found_after_any_cut() {
+    let fast: usize = (0..8).map(|seed| explored(let_go(seed), seed, Domain::Adr, 16).1).sum();
+    assert!(fast > 40, "only {fast} syncs ended in the log");
 }
 
 /// Durable writes alone make a file trusted, and end in the log then; where that is of no use they stop trying.

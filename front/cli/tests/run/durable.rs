@@ -131,6 +131,21 @@ fn record_locks_are_kept() {
     steps.end();
 }
 
+/// What writes past `O_SYNC` is for this program alone: a child that was not given the file has no descriptor of it.
+#[test]
+fn children_get_no_descriptor_that_they_were_not_given() {
+    let Some(place) = Place::new() else { return };
+    for way in ["heirs 0", "heirs 1", "heirs 2"] {
+        let mut steps = Steps::new(&place, &way.replace(' ', ""));
+        steps.all(&["osync", "write 3000", "write 3000"]);
+        end_in_the_pool(&place, &mut steps, &["write 10"], 10);
+        // 3 if it has it.
+        steps.all(&[way]);
+        end_in_the_pool(&place, &mut steps, &["write 10"], 10);
+        steps.end();
+    }
+}
+
 /// Descriptors are left to the program: the standard streams' numbers, and half of all.
 #[test]
 fn numbers_are_the_programs() {

@@ -14,8 +14,10 @@ mod names;
 mod past;
 mod power;
 mod programs;
+mod rights;
 mod savers;
 mod storms;
+mod unfit;
 
 use ondol_skips::{missing, skip, skips};
 use std::io::{BufRead, BufReader, Write};

@@ -40,6 +40,30 @@ fn a_file_that_leaves_the_directories_takes_its_records_along() {
     }
 }
 
+/// A file gets a slot, and an acknowledged record, while a durable write to it is on its way that found none.
+#[test]
+fn a_slot_that_comes_late_leaves_nothing_older() {
+    let Some(place) = Place::new() else { return };
+    let dir = place.path("in");
+    fs::create_dir(&dir).unwrap();
+    for way in ["late 0", "late 1"] {
+        let mut steps = Steps::within(&place, &dir, "f");
+        let run = rustix::process::Pid::from_child(&steps.child);
+        // Once it has begun: nobody drains meanwhile.
+        assert_eq!(steps.ask("next"), "3");
+        rustix::process::kill_process(run, rustix::process::Signal::STOP).unwrap();
+        let answer = steps.ask(way);
+        let live = place.live();
+        rustix::process::kill_process(run, rustix::process::Signal::CONT).unwrap();
+        if answer == rustix::io::Errno::PERM.raw_os_error().to_string() {
+            return ondol_skips::skip("userfaultfd may not be used here");
+        }
+        assert_eq!((answer.as_str(), live), ("ok", 0), "{way}");
+        steps.end();
+        fs::remove_file(dir.join("f")).unwrap();
+    }
+}
+
 /// The pool is an ordinary file: what makes the log durable is a call that the library has a namesake of.
 #[test]
 fn a_pool_on_a_disk_is_a_pool() {

@@ -4,12 +4,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -99,6 +109,155 @@ static int null = -1;
 
 static long nulls(long len) {
     return truncate(name, len) ? -1 : (null = open("/dev/null", O_WRONLY));
+}
+
+static struct iovec *parts;
+
+static void *held(void *synced) {
+    ssize_t wrote = synced ? writev(fd, parts, 1) : pwritev2(fd, parts, 1, 0, RWF_DSYNC);
+    return wrote == 100 ? NULL : stdout;
+}
+
+/* A durable write by a name outside of the directories. The kernel waits for the words that say what to write, and
+   meanwhile the file is synced by its name inside, and written to and synced once more. With `synced` the first one is
+   durable by its descriptor, which has a large number. */
+static long late(const char *buf, int synced) {
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffd_msg fault;
+    int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC), other = open(name, O_RDWR | O_CREAT, 0644);
+    if (faults < 0 || ioctl(faults, UFFDIO_API, &api)) return -1;
+    parts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register range = {{(unsigned long)parts, 4096}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    if (ioctl(faults, UFFDIO_REGISTER, &range) || link(name, "../out")) return -1;
+    fd = open("../out", synced ? O_RDWR | O_DSYNC : O_RDWR);
+    if (synced) fd = fcntl(fd, F_DUPFD, 1500);
+    if (fd < 0 || pthread_create(&thread, NULL, held, synced ? (void *)buf : NULL)) return -1;
+    if (read(faults, &fault, sizeof fault) != sizeof fault) return -1;
+    for (int n = 0; n < 2; n++)
+        if (pwrite(other, "older", 5, 0) != 5 || fsync(other)) return -1;
+    static _Alignas(4096) char page[4096];
+    *(struct iovec *)page = (struct iovec){(char *)buf, 100};
+    struct uffdio_copy copy = {(unsigned long)parts, (unsigned long)page, 4096, 0, 0};
+    void *failed;
+    if (ioctl(faults, UFFDIO_COPY, &copy) || pthread_join(thread, &failed) || failed) return -1;
+    return close(faults) || unlink("../out") ? -1 : 0;
+}
+
+/* A child that was not given the file, and says whether it has it: 0 closed as it is spawned, 1 by a child with this
+   memory, 2 to be closed at exec, which is said late. */
+static long heirs(int way) {
+    char *words[] = {"sh", "-c", "for f in /proc/self/fd/*; do [ $f -ef \"$0\" ] && exit 3; done; exit 0", name, NULL};
+    posix_spawn_file_actions_t closes;
+    int status;
+    pid_t child = 0;
+    if (way == 0) {
+        if (posix_spawn_file_actions_init(&closes) || posix_spawn_file_actions_addclose(&closes, fd)) return -1;
+        if (posix_spawn(&child, "/bin/sh", &closes, NULL, words, environ)) return -1;
+    } else {
+        if (way == 2 && fcntl(fd, F_SETFD, FD_CLOEXEC)) return -1;
+        child = way == 1 ? vfork() : fork();
+        if (!child) {
+            if (way == 1) close(fd);
+            execv("/bin/sh", words);
+            _exit(4);
+        }
+    }
+    if (waitpid(child, &status, 0) != child) return -1;
+    return errno = WEXITSTATUS(status), status ? -1 : 0;
+}
+
+/* Gives up rights, each way by another call. */
+static long drops(long way) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+    struct sock_filter all = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
+    struct sock_fprog filter = {1, &all};
+    struct landlock_ruleset_attr rules = {.handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_SOCK};
+    gid_t group = 65534;
+    switch (way) {
+    case 0: return setuid(65534);
+    case 1: return syscall(SYS_setuid, 65534);
+    case 2: return syscall(SYS_capset, &head, none);
+    case 3: return setgroups(1, &group);
+    case 4: return initgroups("nobody", 65534);
+    case 5: return setresgid(65534, 65534, 65534);
+    case 6: return setegid(65534);
+    case 7: return setreuid(-1, 65534);
+    case 8: return setfsuid(65534);
+    case 9: return chroot("/");
+    case 10: return unshare(CLONE_NEWNS);
+    case 11: return prctl(PR_CAPBSET_DROP, CAP_SYS_BOOT, 0, 0, 0);
+    case 12: return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
+    case 13: return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter);
+    case 14: return syscall(SYS_landlock_restrict_self, syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0), 0);
+    default: return errno = ENOSYS, -1;
+    }
+}
+
+/* Calls of the same names that change nothing, or fail. */
+static long drops_nothing(void) {
+    return setuid(getuid()) || setgroups(0, NULL) || setresgid(-1, -1, -1) || unshare(CLONE_FILES) || !chroot("/none") ||
+           !setns(-1, 0) || !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL) ? -1 : 0;
+}
+
+/* This process has a file whose path ends so mapped, or open. */
+static int has(const char *end) {
+    char line[900];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int found = !maps;
+    while (maps && fgets(line, sizeof line, maps)) {
+        line[strcspn(line, "\n")] = 0;
+        found |= strlen(line) >= strlen(end) && !strcmp(line + strlen(line) - strlen(end), end);
+    }
+    if (maps) fclose(maps);
+    return found;
+}
+
+/* A child gives up its user: 0 of fork, 1 of vfork, 2 of a clone that libc does not see. Its parent has what it had. */
+static long child_drops(const char *buf, int way) {
+    int status;
+    pid_t child = way == 0 ? fork() : way == 1 ? vfork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (!child) {
+        if (setuid(65534)) _exit(1);
+        if (way == 1) _exit(0);
+        if (has("/pool")) _exit(2);
+        _exit(pwrite(fd, buf, 100, 0) == 100 && !fsync(fd) ? 0 : 3);
+    }
+    if (waitpid(child, &status, 0) != child) return -1;
+    return errno = WEXITSTATUS(status), status || !has("/pool") ? -1 : 0;
+}
+
+static volatile int stops;
+
+/* Writes and syncs a file of its own; what is read at the end is what was written last. */
+static void *works(void *number) {
+    char path[600], bytes[64], read[64];
+    long n = 0;
+    snprintf(path, sizeof path, "%s.%ld", name, (long)number);
+    int own = open(path, O_RDWR | O_CREAT, 0644);
+    if (own < 0) return stdout;
+    for (; !stops || n < 100; n++) {
+        memset(bytes, (int)n, sizeof bytes);
+        if (pwrite(own, bytes, sizeof bytes, n % 7 * 10) != sizeof bytes || (n % 3 && fsync(own))) return stdout;
+        if (pread(own, read, sizeof read, n % 7 * 10) != sizeof read || memcmp(bytes, read, sizeof read)) return stdout;
+    }
+    return close(own) ? stdout : NULL;
+}
+
+/* Threads write and sync while this one gives up its user. */
+static long crowd(void) {
+    pthread_t all[6];
+    long failed = 0;
+    for (long n = 0; n < 6; n++)
+        if (pthread_create(&all[n], NULL, works, (void *)n)) return -1;
+    usleep(50000);
+    failed |= setuid(65534) || has("/pool");
+    stops = 1;
+    for (int n = 0; n < 6; n++) {
+        void *wrong;
+        failed |= pthread_join(all[n], &wrong) || wrong;
+    }
+    return -failed;
 }
 
 static long aio(void) {
@@ -210,6 +369,12 @@ static long step(const char *call, long a, long b) {
         if (syscall(451, fd, range, pages, 0)) return -1;
         return errno = (int)(pages[1] + pages[2]), -1;
     }
+    if (!strcmp(call, "drops")) return drops(a);
+    if (!strcmp(call, "dropsnothing")) return drops_nothing();
+    if (!strcmp(call, "childdrops")) return child_drops(buf, (int)a);
+    if (!strcmp(call, "crowd")) return crowd();
+    if (!strcmp(call, "late")) return late(buf, (int)a);
+    if (!strcmp(call, "heirs")) return heirs((int)a);
     if (!strcmp(call, "badfd")) return fsync(a);
     if (!strcmp(call, "out")) return out((int)a);
     if (!strcmp(call, "vfork")) return vforks();
