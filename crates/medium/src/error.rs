@@ -38,6 +38,14 @@ pub enum NvmError {
         /// Why, and what helps.
         what: String,
     },
+    /// It is not this process's to open, or nobody knows whose it is.
+    #[error("{name} is not used: {what}")]
+    Foreign {
+        /// The medium, as the user named it.
+        name: String,
+        /// Why, and what helps.
+        what: String,
+    },
     /// The persistence domain does not fit the medium.
     #[error("{name} cannot have the persistence domain {domain}: {what}")]
     Domain {

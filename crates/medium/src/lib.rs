@@ -62,7 +62,7 @@
 //!
 //! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at addresses that lie in a row, as they were when it was made.
 //!
-//! [`loops`] asks the kernel what a loop device shows.
+//! [`loops`] asks the kernel what a loop device shows, [`mountinfo`] what is mounted where. [`Whose`] says whose pool may be opened.
 #![deny(unsafe_code)]
 
 mod detect;
@@ -77,10 +77,12 @@ pub mod loops;
 mod map;
 mod memory;
 mod model;
+pub mod mountinfo;
 mod nvm;
 mod open;
 mod order;
 mod owned;
+mod owner;
 mod persist;
 mod pin;
 mod pinnable;
@@ -93,6 +95,7 @@ mod shared;
 mod snapshot;
 mod stats;
 mod stretch;
+mod users;
 mod windows;
 
 /// What threads meet in at a gate, and in the words of pages.
@@ -111,6 +114,7 @@ pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
 pub use owned::{Owned, Ownership};
+pub use owner::Whose;
 pub use persist::Instructions;
 pub use pin::Pinned;
 pub use pool::{
@@ -119,6 +123,7 @@ pub use pool::{
 pub use shared::SharedWord;
 pub use snapshot::{Parter, Snapshot, Source};
 pub use stats::NvmStats;
+pub use users::User;
 pub use windows::{ClosedWindows, Windows, WindowsSpec, WindowsStats, most_mappings};
 
 /// Bytes of a page: the unit of mappings, of pools and of their areas.

@@ -40,6 +40,7 @@ pub struct Nvm {
     stopped: AtomicBool,
     /// Holds the lock, and is what windows show.
     file: Option<File>,
+    owner: Option<u32>,
     /// Somebody else may store to it.
     shared: bool,
     pinnable: Option<Pinnable>,
@@ -60,12 +61,14 @@ impl Nvm {
             read_only: false,
             stopped: AtomicBool::new(false),
             file: None,
+            owner: None,
             shared: false,
             pinnable: None,
         }
     }
 
-    pub(crate) fn held(mut self, file: File, access: Access, chosen: bool) -> Self {
+    pub(crate) fn held(mut self, file: File, owner: Option<u32>, access: Access, chosen: bool) -> Self {
+        self.owner = owner;
         // The mapping keeps the open description, and so its lock.
         self.file = Some(file).filter(|_| access != Access::Joint);
         // Readers have their lock beside those that store jointly.
@@ -195,6 +198,11 @@ impl Nvm {
     /// Stores are refused.
     pub fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// The number of the user whose it is; none if [`crate::NvmOptions::whose`] has not asked.
+    pub fn owner(&self) -> Option<u32> {
+        self.owner
     }
 
     /// One sentence for the user: which crashes this medium survives.

@@ -2,11 +2,14 @@
 
 use crate::detect::{self, Device};
 use crate::map::{Map, Way};
-use crate::{Domain, Instructions, MediumKind, Nvm, NvmError, NvmModel, PAGE, Result};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use crate::owner::is_in_memory;
+use crate::{Domain, Instructions, MediumKind, Nvm, NvmError, NvmModel, PAGE, Result, Whose};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Whether an NVM may be stored to.
@@ -31,10 +34,9 @@ pub struct NvmOptions {
     pub domain: Domain,
     /// A slower NVM to imitate.
     pub model: NvmModel,
+    /// Whose it may be.
+    pub whose: Whose,
 }
-
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
-const RAMFS_MAGIC: rustix::fs::FsWord = 0x8584_58f6u32 as rustix::fs::FsWord;
 
 impl Nvm {
     /// Opens, locks and maps the DAX device or file at `path`: its whole pages. The lock is flock(2)'s, held as long as the `Nvm` lives.
@@ -44,55 +46,52 @@ impl Nvm {
     /// not know, is a SIGBUS still.
     ///
     /// # Errors
-    /// `Locked` when somebody holds it, `Unfit` and `Domain` when this cannot be, `Open` for the system's refusals.
+    /// `Locked` when somebody holds it, `Foreign` when it is not of [`NvmOptions::whose`], `Unfit` and `Domain` when this cannot be, `Open` for
+    /// the system's refusals.
     pub fn open(path: &Path, options: &NvmOptions) -> Result<Self> {
-        let writable = options.access != Access::Read;
-        let opened = OpenOptions::new().read(true).write(writable).open(path);
         let name = path.display().to_string();
-        match opened {
-            Ok(file) => Self::from_file(file, name, options),
-            Err(source) => Err(NvmError::Open { what: "open", name, source }),
+        match look(path, &name)? {
+            Some(found) => Self::in_file(open(&found, &name, options.access)?, name, options),
+            None => Err(NvmError::Open { what: "open", name, source: Errno::NOENT.into() }),
         }
     }
 
-    /// As [`Nvm::open`], for at least `size` bytes: makes the file if there is none and extends it if it is shorter. A new file's bytes are
-    /// zeros. A DAX device keeps its size.
+    /// As [`Nvm::open`], for at least `size` bytes: makes the file if there is none, for its owner alone, and extends it if it is shorter. A new
+    /// file's bytes are zeros. A DAX device keeps its size.
     ///
     /// # Errors
     /// As for [`Nvm::open`]; `Unfit` when a device is smaller.
     pub fn create(path: &Path, size: u64, options: &NvmOptions) -> Result<Self> {
         let name = path.display().to_string();
         let fail = |source| NvmError::Open { what: "create", name: name.clone(), source };
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(fail)?;
+        let file = match look(path, &name)? {
+            Some(found) => open(&found, &name, Access::Write)?,
+            None => OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(fail)?,
+        };
         lock(&file, &name, Access::Write)?;
         let meta = file.metadata().map_err(fail)?;
         if meta.is_file() && meta.len() < size {
             file.set_len(size).map_err(fail)?;
         }
-        let nvm = Self::from_file(file, name, &NvmOptions { access: Access::Write, ..*options })?;
+        let nvm = Self::in_file(file, name, &NvmOptions { access: Access::Write, ..*options })?;
         match nvm.size() < size {
             true => Err(nvm.unfit(format!("it has {} bytes, {size} are asked for", nvm.size()))),
             false => Ok(nvm),
         }
     }
 
-    fn from_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
-        lock(&file, &name, options.access)?;
+    /// As [`Nvm::open`], for what is open already: for reading, and for writing if it is to be stored to.
+    ///
+    /// # Errors
+    /// As for [`Nvm::open`].
+    pub fn in_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
         let fail = |what, e: Errno| NvmError::Open { what, name: name.clone(), source: e.into() };
-        let meta = file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.clone(), source })?;
-        let sysfs = Path::new("/sys");
-        let kind = meta.file_type();
-        let (device, size) = if kind.is_char_device() {
-            let device = detect::device(sysfs, "char", meta.rdev());
-            let size = device.size.filter(|_| device.dax);
-            (Some(device), size.ok_or_else(|| unfit(&name, "it is no DAX device"))?)
-        } else if kind.is_file() {
-            (None, meta.len())
-        } else if kind.is_block_device() {
-            return Err(unfit(&name, "block devices are not byte-addressable: use its DAX device, or a file on it"));
-        } else {
-            return Err(unfit(&name, "it is neither a DAX device nor a file"));
-        };
+        let metadata = || file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.clone(), source });
+        let owner = options.whose.check(&file, &metadata()?, &name)?;
+        lock(&file, &name, options.access)?;
+        let meta = metadata()?;
+        let (kind, device) = (meta.file_type(), dax_device(&meta, &name)?);
+        let size = device.as_ref().and_then(|device| device.size).unwrap_or(meta.len());
         let len =
             usize::try_from(size / PAGE * PAGE).map_err(|_| unfit(&name, "it is larger than the address space"))?;
         if len == 0 {
@@ -104,14 +103,58 @@ impl Nvm {
         }
         let (map, kind) = map(&file, len, writable, kind.is_char_device()).map_err(|e| fail("map", e))?;
         // An ordinary file's device says nothing of it, and asking takes long beside the start of a program.
-        let below =
-            || if kind == MediumKind::DaxFile { detect::device(sysfs, "block", meta.dev()) } else { Device::default() };
+        let below = || {
+            if kind == MediumKind::DaxFile {
+                detect::device(SYSFS.as_ref(), "block", meta.dev())
+            } else {
+                Device::default()
+            }
+        };
         let device = device.unwrap_or_else(below);
         let domain = resolve(&name, kind, options.domain, &device)?;
         let nvm = Self::new(name, map, kind, domain).with_model(options.model);
         device.bad.iter().for_each(|bad| nvm.add_poison(bad.clone()));
-        Ok(nvm.held(file, options.access, options.domain != Domain::Auto))
+        Ok(nvm.held(file, owner, options.access, options.domain != Domain::Auto))
     }
+}
+
+const SYSFS: &str = "/sys";
+
+/// The DAX device that a path leads to; none if it is a file. Nothing else is NVM.
+fn dax_device(meta: &Metadata, name: &str) -> Result<Option<Device>> {
+    let kind = meta.file_type();
+    if kind.is_char_device() {
+        let device = detect::device(SYSFS.as_ref(), "char", meta.rdev());
+        return match device.dax && device.size.is_some() {
+            true => Ok(Some(device)),
+            false => Err(unfit(name, "it is no DAX device")),
+        };
+    }
+    match kind.is_block_device() {
+        true => Err(unfit(name, "block devices are not byte-addressable: use its DAX device, or a file on it")),
+        false if kind.is_file() => Ok(None),
+        false => Err(unfit(name, "it is neither a DAX device nor a file")),
+    }
+}
+
+/// Looks at what a path leads to before it is opened: anything that is no NVM may keep whoever opens it waiting, or do something. None if nothing
+/// is there.
+fn look(path: &Path, name: &str) -> Result<Option<File>> {
+    let fail = |source| NvmError::Open { what: "open", name: name.into(), source };
+    let found = match OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits().cast_signed()).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(fail)?,
+    };
+    dax_device(&found.metadata().map_err(fail)?, name)?;
+    Ok(Some(found))
+}
+
+/// Opens what was looked at, whatever its path leads to by now. Nobody's lease is waited for.
+fn open(found: &File, name: &str, access: Access) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(access != Access::Read).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let opened = options.open(format!("/proc/self/fd/{}", found.as_raw_fd()));
+    opened.map_err(|source| NvmError::Open { what: "open", name: name.into(), source })
 }
 
 fn unfit(name: &str, what: &str) -> NvmError {
@@ -146,8 +189,7 @@ fn map(file: &File, len: usize, writable: bool, device: bool) -> rustix::io::Res
     if let Ok(map) = Map::file(file, len, writable, Way::Sync) {
         return Ok((map, MediumKind::DaxFile));
     }
-    let magic = rustix::fs::fstatfs(file)?.f_type;
-    let kind = if magic == TMPFS_MAGIC || magic == RAMFS_MAGIC { MediumKind::Tmpfs } else { MediumKind::File };
+    let kind = if is_in_memory(file)? { MediumKind::Tmpfs } else { MediumKind::File };
     Ok((Map::file(file, len, writable, Way::Shared)?, kind))
 }
 

@@ -226,6 +226,7 @@ impl From<Error> for std::io::Error {
 fn errno_of_nvm(e: &NvmError) -> i32 {
     let errno = match e {
         NvmError::Locked { .. } => Errno::BUSY,
+        NvmError::Foreign { .. } => Errno::PERM,
         NvmError::ReadOnly { .. } => Errno::ROFS,
         NvmError::Unfit { .. } | NvmError::Domain { .. } | NvmError::OutOfRange { .. } => Errno::INVAL,
         e => return e.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),

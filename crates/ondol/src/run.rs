@@ -3,18 +3,19 @@
 //! [`start`] opens a pool, or makes it, brings home what an earlier run left in it, and answers a [`Run`]: what syncs the files for real, step by
 //! step, while programs with the preloaded library work. [`recover`] does the bringing home alone. `docs/design/run.md` says how.
 
-use crate::machine::pools;
-use crate::pool::{self, CreateOptions};
+use crate::machine::{pools, rights};
+use crate::pool;
 use crate::{Error, Remedy, Result};
 use ondol_env::{Env, System};
-use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, inspect};
-use ondol_run_log::{Drain, Log, LogOptions, found, is_ext4, multigrain};
-use rustix::fs::{CWD, RenameFlags};
+use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, PoolSpec, Whose, inspect};
+use ondol_run_log::{Drain, Log, LogOptions, RunLogError, found, is_ext4, multigrain};
+use rustix::fs::{AtFlags, CWD, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,15 +73,18 @@ pub fn start(path: &Path, size: u64) -> Result<Start> {
 }
 
 fn try_start(path: &Path, size: u64) -> Result<Start> {
-    if !path.exists() {
-        make(path, size)?;
-    }
-    let recovered = match prepare(path) {
+    let prepared = match prepare(path) {
+        Err(Error::Nvm(NvmError::Open { source, .. })) if source.kind() == ErrorKind::NotFound => {
+            make(path, size).and_then(|()| prepare(path))
+        }
+        prepared => prepared,
+    };
+    let recovered = match prepared {
         Ok(recovered) => Some(recovered),
         Err(Error::Nvm(NvmError::Locked { .. })) => None,
         Err(e) => return Err(e),
     };
-    let nvm = pools::open(path, &NvmOptions { access: Access::Joint, ..NvmOptions::default() })?;
+    let nvm = pools::open(path, &mine(Access::Joint))?;
     let log = Log::join(nvm)?;
     if log.machine() != LogOptions::here() {
         // Somebody had it locked when what is left in it was to be brought home.
@@ -91,36 +95,40 @@ fn try_start(path: &Path, size: u64) -> Result<Start> {
     Ok(Start { run: Run { drain: Drain::new(log)? }, recovered, survives, on_disk })
 }
 
+/// For a pool that will hold what programs write to private files.
+fn mine(access: Access) -> NvmOptions {
+    NvmOptions { access, whose: Whose::Mine, ..NvmOptions::default() }
+}
+
 /// Makes a pool for its owner's eyes only: it will hold what programs write to files that others may not read.
 fn make(path: &Path, size: u64) -> Result<()> {
-    let fail = |source| Error::from(NvmError::Open { what: "create", name: path.display().to_string(), source });
-    // Under another name first: nobody is to see half of it.
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".new-{}", std::process::id()));
-    let new = Path::new(&new);
-    let _ = std::fs::remove_file(new);
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(new).map_err(fail)?;
-    let made = pool::create(new, &CreateOptions::new().size(size)).and_then(|_| {
-        match rustix::fs::renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
-            // Another run was first.
-            Err(Errno::EXIST) => Ok(()),
-            // A file system that does not know this. Nobody's pool is to be replaced: another run may use it already.
-            Err(Errno::INVAL) => match std::fs::hard_link(new, path) {
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-                linked => linked.map_err(fail),
-            },
-            renamed => renamed.map_err(|e| fail(e.into())),
-        }
-    });
-    let _ = std::fs::remove_file(new);
-    made
+    let name = path.display().to_string();
+    let fail = |source| Error::from(NvmError::Open { what: "create", name: name.clone(), source });
+    // Without a name first: nobody is to see half of it.
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(OFlags::TMPFILE.bits().cast_signed());
+    let file = options.open(above).map_err(fail)?;
+    file.set_len(size).map_err(fail)?;
+    let nvm = Nvm::in_file(file.try_clone().map_err(fail)?, name.clone(), &mine(Access::Write))?;
+    let pool = Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?;
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        // Another run was first.
+        Err(Errno::EXIST) => return Ok(()),
+        linked => linked.map_err(|e| fail(e.into()))?,
+    }
+    // What is durable in it is of no use without its name.
+    File::open(above).and_then(|above| above.sync_all()).map_err(fail)?;
+    drop(pool);
+    Ok(())
 }
 
 /// With nobody else in the pool: what is left goes home, and the log begins anew.
 fn prepare(path: &Path) -> Result<Recovered> {
-    let mut pool = open(path)?;
+    let mut pool = Pool::open(pools::open(path, &mine(Access::Write))?)?;
     let mut log = Log::prepare(&mut pool, &LogOptions::here())?.log;
-    let recovered = bring_home(path, &log)?;
+    let recovered = bring_home(&log)?;
     if !recovered.is_complete() {
         let pool = path.display().to_string();
         let what = "it has writes for files that cannot be reached: recovering it names them, another pool goes on without them";
@@ -130,56 +138,41 @@ fn prepare(path: &Path) -> Result<Recovered> {
     Ok(recovered)
 }
 
-fn open(path: &Path) -> Result<Pool> {
-    Ok(Pool::open(pools::open(path, &NvmOptions::default())?)?)
-}
-
 /// Whether there is a pool at `path` with a log of running programs. Changes nothing.
 pub fn is_log(path: &Path) -> bool {
-    // Anything else may keep whoever opens it waiting.
-    let is_dax = |rdev: u64| {
-        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
-        let subsystem = std::fs::read_link(format!("/sys/dev/char/{major}:{minor}/subsystem"));
-        subsystem.is_ok_and(|subsystem| subsystem.ends_with("dax"))
-    };
-    let fits = std::fs::metadata(path)
-        .is_ok_and(|meta| meta.is_file() || meta.file_type().is_char_device() && is_dax(meta.rdev()));
-    let opened = fits.then(|| Nvm::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() }));
     // A pool that somebody uses is one.
-    let Some(Ok(nvm)) = opened else { return false };
+    let opened = Nvm::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() });
+    let Ok(nvm) = opened else { return false };
     let report = inspect(&nvm);
     let header = report.as_ref().ok().and_then(|report| report.header(nvm.name(), nvm.size()).ok());
     header.is_some_and(|header| header.areas.iter().any(|area| area.kind == AreaKind::RUN_FILES))
 }
 
-/// Brings home what a run left in the pool at `path`, which nobody may use. May be repeated. With `force`, gives up what files that cannot be reached have
-/// left there.
+/// Brings home what a run left in the pool at `path`, which nobody may use, with no more rights than the pool's owner has. May be repeated. With
+/// `force`, gives up what files that cannot be reached have left there.
 ///
 /// # Errors
-/// It is in use, or damaged. What fails with one file is its [`Outcome`].
+/// It is in use, damaged, or may be somebody else's. What fails with one file is its [`Outcome`].
 pub fn recover(path: &Path, force: bool) -> Result<Recovered> {
-    let mut pool = open(path)?;
-    let log = Log::prepare(&mut pool, &LogOptions::here())?.log;
-    let recovered = bring_home(path, &log)?;
-    if force {
-        ondol_run_log::give_up(&log)?;
-    }
-    Ok(recovered)
+    let nvm = pools::open(path, &NvmOptions { whose: Whose::OneUsers, ..NvmOptions::default() })?;
+    let (owner, name) = (nvm.owner(), nvm.name().to_owned());
+    let mut pool = Pool::open(nvm)?;
+    let (Some(owner), Some(_)) = (owner, pool.area(AreaKind::RUN_FILES)) else {
+        return Err(RunLogError::NoArea { pool: name }.into());
+    };
+    // A pool says which bytes go into which files, and nobody can tell whether its owner has made that up.
+    rights::with_those_of(owner, move || {
+        let log = Log::prepare(&mut pool, &LogOptions::here())?.log;
+        let recovered = bring_home(&log)?;
+        if force {
+            ondol_run_log::give_up(&log)?;
+        }
+        Ok(recovered)
+    })?
 }
 
-fn bring_home(path: &Path, log: &Log) -> Result<Recovered> {
-    if found(log)?.is_empty() {
-        return Ok(Recovered::default());
-    }
-    // A pool says which bytes go into which files: root must not do what another user has made up.
-    let owner = std::fs::metadata(path).map_or(0, |meta| meta.uid());
-    if rustix::process::geteuid().is_root() && owner != 0 {
-        let what = format!(
-            "it belongs to the user with number {owner}, whose files it names: let that user recover it, or give it to root"
-        );
-        return Err(Error::state(path.display().to_string(), what));
-    }
-    Ok(ondol_run_log::recover(log)?)
+fn bring_home(log: &Log) -> Result<Recovered> {
+    Ok(if found(log)?.is_empty() { Recovered::default() } else { ondol_run_log::recover(log)? })
 }
 
 /// Why the first fsync of new files below `dir`, and that of directories, is not made faster; none if it is.

@@ -23,6 +23,8 @@ pub struct Drain {
     log: Log,
     me: u64,
     files: HashMap<(u32, u64), File>,
+    /// Of this step, if it had to find files.
+    trees: Option<recover::Trees>,
     /// Removed before they could be opened: they are not looked for again.
     gone: HashSet<(u32, u64)>,
     /// Not to be found where their file system could not be synced: said once.
@@ -85,6 +87,7 @@ impl Drain {
             before,
             me,
             files: HashMap::new(),
+            trees: None,
             gone: HashSet::new(),
             lost: HashSet::new(),
             stuck: HashMap::new(),
@@ -99,6 +102,7 @@ impl Drain {
     /// The medium's failure, or that a word in the pool is damaged.
     pub fn step(&mut self, now: bool) -> Result<Drained> {
         let stepped = self.steps(now);
+        self.trees = None;
         if matches!(stepped, Err(RunLogError::Nvm(_))) {
             // Whoever begins later is not told by the kernel.
             self.log.stop()?;
@@ -165,15 +169,20 @@ impl Drain {
         Ok(drained)
     }
 
+    /// What is mounted.
+    fn trees(&mut self) -> &recover::Trees {
+        self.trees.get_or_insert_with(recover::Trees::new)
+    }
+
     /// Opens a file, if it can be found.
     fn open(&mut self, key: (u32, u64), identity: &Identity) -> Option<File> {
-        match recover::find(identity, recover::For::Sync) {
+        match self.trees().find(identity, recover::For::Sync) {
             recover::Place::Here(file, _) => Some(file),
             recover::Place::Gone => {
                 self.gone.insert(key);
                 None
             }
-            recover::Place::Hidden(..) | recover::Place::Unknown(_) => None,
+            recover::Place::Hidden(_) | recover::Place::Unknown(_) => None,
         }
     }
 
@@ -199,12 +208,13 @@ impl Drain {
         let whole = if broken {
             missing.then_some(Err(Errno::IO))
         } else if missing || files.len() >= MANY {
-            let here = |dir: &File| rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_dev == dev);
-            let beside = || files.iter().filter_map(|due| recover::beside_it(&due.identity)).find(here);
             let open = files.iter().find_map(|due| due.file.as_ref());
             match open {
                 Some(file) => Some(rustix::fs::syncfs(file)),
-                None => beside().map(rustix::fs::syncfs),
+                None => {
+                    let beside = files.iter().find_map(|due| self.trees().beside(&due.identity, dev));
+                    beside.map(rustix::fs::syncfs)
+                }
             }
         } else {
             None

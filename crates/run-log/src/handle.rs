@@ -59,19 +59,17 @@ impl Handle {
         Ok(Self { kind: raw.kind, bytes })
     }
 
-    /// Opens the file for reading, and for writing if `write`, on the file system that `mount` lies on. Only root may.
+    /// Opens the file, for its name only, on the file system that `mount` lies on. Only root may.
     ///
     /// # Errors
     /// `ESTALE` when the file is gone; the system's.
-    pub fn open(&self, mount: BorrowedFd<'_>, write: bool) -> io::Result<File> {
+    pub fn open(&self, mount: BorrowedFd<'_>) -> io::Result<File> {
         let mut raw = Raw { len: self.bytes.len() as u32, kind: self.kind, bytes: [0; MAX_HANDLE] };
         let room = raw.bytes.get_mut(..self.bytes.len()).ok_or(io::ErrorKind::InvalidInput)?;
         room.copy_from_slice(&self.bytes);
-        let access = if write { libc::O_RDWR } else { libc::O_RDONLY };
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
         // SAFETY: the kernel reads `len` bytes of handle behind the two numbers, which `raw` has.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw const raw, access | libc::O_CLOEXEC)
-        };
+        let fd = unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw const raw, flags) };
         match libc::c_int::try_from(fd) {
             // SAFETY: a descriptor that the kernel has just made is nobody else's.
             Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),

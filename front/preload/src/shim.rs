@@ -2,7 +2,7 @@
 
 use crate::{raw, seconds};
 use libc::c_int;
-use ondol_medium::{Access, Nvm, NvmOptions, SharedWord};
+use ondol_medium::{Access, Nvm, NvmOptions, SharedWord, Whose};
 use ondol_run_log::{Client, FileKind, Log, LogOptions, Look};
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
@@ -228,7 +228,8 @@ fn open() -> Option<Shim> {
         dirs.iter().filter_map(|dir| rustix::fs::stat(dir).ok()).map(|stat| stat.st_dev).collect()
     };
     let named: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("ONDOL_RUN_NAMES")?).collect();
-    let nvm = Nvm::open(Path::new(&pool), &NvmOptions { access: Access::Joint, ..NvmOptions::default() }).ok()?;
+    let options = NvmOptions { access: Access::Joint, whose: Whose::Mine, ..NvmOptions::default() };
+    let nvm = Nvm::open(Path::new(&pool), &options).ok()?;
     let log = Log::join(nvm).ok()?;
     // Elsewhere process numbers mean something else, and locks would be taken from the living.
     (log.machine() == LogOptions::here()).then_some(())?;

@@ -8,5 +8,6 @@ mod holders;
 pub mod locks;
 pub mod mountinfo;
 pub(crate) mod pools;
+pub(crate) mod rights;
 
 pub use claim::users;

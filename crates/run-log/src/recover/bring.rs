@@ -9,15 +9,15 @@ use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place};
 use crate::recover::{FoundFile, Outcome};
 use crate::slot::Slot;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -29,6 +29,9 @@ const TICKS_NS: u64 = 20_000_000;
 
 /// Bytes of the longest name that a file may have.
 const NAME_MAX: usize = 255;
+
+/// How often a side file is made anew: somebody else may make one of its name meanwhile.
+const TRIES: u32 = 3;
 
 /// What is to be done with a file that was found.
 enum Plan {
@@ -83,7 +86,7 @@ pub(super) fn bring(
     let (target, path) = match elsewhere.find(identity, For::Write) {
         Place::Here(target, path) => (target, path),
         Place::Gone => return Ok(Outcome::Gone),
-        Place::Unknown(why) | Place::Hidden(why, _) => return Ok(Outcome::Unreachable(why)),
+        Place::Unknown(why) | Place::Hidden(why) => return Ok(Outcome::Unreachable(why)),
     };
     let pieces = file.pieces();
     let slot = log.slot(file.slot);
@@ -101,7 +104,10 @@ pub(super) fn bring(
         Ok(Plan::Write(times)) => home(times),
         // Its times are somebody else's by now.
         Ok(Plan::Beside) if file.records.is_empty() => Ok(Outcome::Whole),
-        Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, &log.mark()),
+        Ok(Plan::Beside) => {
+            let there = elsewhere.directory(identity, path);
+            there.and_then(|(dir, path)| beside(&dir, &path, file, &pieces, &log.mark()))
+        }
         Err(e) => Err(e),
     };
     match done.map_err(io::Error::downcast::<RunLogError>) {
@@ -144,18 +150,26 @@ fn fitting(name: &[u8], room: usize) -> &[u8] {
 }
 
 /// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never writes to it, one that is repeated does.
-pub(super) fn beside(path: &Path, file: &FoundFile, pieces: &[Piece], mark: &str) -> io::Result<Outcome> {
+pub(super) fn beside(dir: &File, path: &Path, file: &FoundFile, pieces: &[Piece], mark: &str) -> io::Result<Outcome> {
     let suffix = format!("{mark}-{}", file.slot);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let name = [fitting(name, NAME_MAX.saturating_sub(suffix.len())), suffix.as_bytes()].concat();
-    let beside = path.with_file_name(OsStr::from_bytes(&name));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    write(&options.open(&beside)?, file, pieces)?;
-    if let Some(dir) = beside.parent() {
-        File::open(dir)?.sync_all()?;
+    let name = OsStr::from_bytes(&name);
+    write(&made_anew(dir, name)?, file, pieces)?;
+    dir.sync_all()?;
+    Ok(Outcome::Beside(path.with_file_name(name)))
+}
+
+/// Makes a file for its owner alone, in place of what a recovery has left that was cut.
+fn made_anew(dir: &File, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..TRIES {
+        match rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => rustix::fs::unlinkat(dir, name, AtFlags::empty())?,
+            made => return Ok(made?.into()),
+        }
     }
-    Ok(Outcome::Beside(beside))
+    Err(Errno::EXIST.into())
 }
 
 fn part<'f>(file: &'f FoundFile, piece: &Piece) -> &'f [u8] {

@@ -2,26 +2,29 @@
 
 use crate::handle::Handle;
 use crate::look::Identity;
-use crate::recover::place::{For, Place, at_path, find, mounts};
-use rustix::fs::{Access, CWD};
+use crate::recover::place::{For, LISTED, Place, Tree, Trees};
+use rustix::fs::{Dir, FileType, OFlags};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Finds files, by walks through their file systems if nothing else helps; once for all of them.
 #[derive(Debug)]
 pub(super) struct Elsewhere {
+    trees: Trees,
     wanted: BTreeSet<u64>,
-    walks: BTreeMap<PathBuf, Walk>,
+    walks: BTreeMap<u64, Walk>,
 }
 
 /// What a walk has found.
 #[derive(Debug)]
 struct Walk {
-    /// Paths of the wanted inodes.
+    /// Paths of the wanted inodes, below the tree.
     paths: BTreeMap<u64, Vec<PathBuf>>,
     /// It has seen every directory that this user could have moved a file into.
     complete: bool,
@@ -30,91 +33,127 @@ struct Walk {
 impl Elsewhere {
     /// For files with these inodes.
     pub(super) fn new(wanted: impl Iterator<Item = u64>) -> Self {
-        Self { wanted: wanted.collect(), walks: BTreeMap::new() }
+        Self { trees: Trees::new(), wanted: wanted.collect(), walks: BTreeMap::new() }
     }
 
-    /// As [`find`].
+    /// As [`Trees::find`].
     pub(super) fn find(&mut self, identity: &Identity, purpose: For) -> Place {
-        let (why, point) = match find(identity, purpose) {
-            Place::Hidden(why, point) => (why, point),
+        let why = match self.trees.find(identity, purpose) {
+            Place::Hidden(why) => why,
             place => return place,
         };
-        let wanted = &self.wanted;
-        let walk = self.walks.entry(point).or_insert_with_key(|point| Walk::through(point, wanted));
-        let is_it = |path: &&PathBuf| {
-            let name = CString::new(path.as_os_str().as_bytes());
-            name.is_ok_and(|name| Handle::at(CWD, &name).is_ok_and(|handle| handle == identity.handle))
-        };
-        match walk.paths.get(&identity.ino).into_iter().flatten().find(is_it) {
-            Some(path) => match at_path(identity, path, purpose) {
-                Ok(Some(file)) => Place::Here(file, Some(path.clone())),
+        let shut = self.is_shut(identity);
+        let Some((tree, walk)) = self.walk(identity.fsid) else { return Place::Unknown(why) };
+        match walk.path(tree, identity) {
+            Some(path) => match tree.file(path, identity, purpose) {
+                Ok(Some(file)) => Place::Here(file, Some(tree.point.join(path))),
                 Ok(None) => Place::Unknown(why),
-                Err(e) => Place::Unknown(format!("{}: {e}", path.display())),
+                Err(e) => Place::Unknown(format!("{}: {e}", tree.point.join(path).display())),
             },
-            None if walk.complete && !is_shut(&identity.path) => Place::Gone,
+            None if walk.complete && !shut => Place::Gone,
             None => Place::Unknown(why),
         }
     }
+
+    /// The directory in which a file lies that was found, under this path if one is known; and its path there.
+    pub(super) fn directory(&mut self, identity: &Identity, path: Option<PathBuf>) -> io::Result<(File, PathBuf)> {
+        for path in path.into_iter().chain([identity.path.clone()]) {
+            if let Some(dir) = self.trees.directory(identity, &path) {
+                return Ok((dir, path));
+            }
+        }
+        let walked =
+            self.walk(identity.fsid).and_then(|(tree, walk)| Some(tree.point.join(walk.path(tree, identity)?)));
+        let found = walked.and_then(|path| Some((self.trees.directory(identity, &path)?, path)));
+        found.ok_or_else(|| io::Error::other("nobody knows in which directory it lies"))
+    }
+
+    fn walk(&mut self, fsid: u64) -> Option<(&Tree, &Walk)> {
+        let tree = self.trees.whole(fsid)?;
+        Some((tree, self.walks.entry(fsid).or_insert_with(|| Walk::through(tree, &self.wanted))))
+    }
+
+    /// This user may not enter a directory on the way to the file's path: what lies there cannot be told.
+    fn is_shut(&self, identity: &Identity) -> bool {
+        let mut ways = self.trees.below(identity.fsid, &identity.path);
+        ways.any(|(tree, path)| is_refused(&tree.at(path, OFlags::PATH)))
+    }
 }
 
-/// This user may not enter a directory on the way to a path: what lies there cannot be told.
-fn is_shut(path: &Path) -> bool {
-    path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+fn is_refused<T>(tried: &io::Result<T>) -> bool {
+    tried.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
 }
 
 impl Walk {
-    /// Walks through what is mounted at `point`.
-    fn through(point: &Path, wanted: &BTreeSet<u64>) -> Self {
+    /// Walks through a tree.
+    fn through(tree: &Tree, wanted: &BTreeSet<u64>) -> Self {
         // Of a part of the file system (a bind mount) the rest is not to be seen.
-        let complete = mounts().iter().any(|mount| mount.point == point && mount.root == Path::new("/"));
-        let mut walk = Self { paths: BTreeMap::new(), complete };
-        let Ok(device) = point.metadata().map(|meta| meta.dev()) else { return Self { complete: false, ..walk } };
-        let mut dirs = vec![point.to_owned()];
+        let mut walk = Self { paths: BTreeMap::new(), complete: tree.root == Path::new("/") };
+        let mut dirs = vec![PathBuf::new()];
         while let Some(dir) = dirs.pop() {
-            match walk.look(&dir, device, wanted) {
-                Ok(below) => dirs.extend(below),
+            let looked = walk.look(tree, &dir, wanted);
+            match looked.as_ref().map_err(|e| Errno::from_io_error(e)) {
+                Ok(_) => dirs.extend(looked.into_iter().flatten()),
                 // What this user may not enter, it has moved nothing into. One that it may enter and not list hides what is below.
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    walk.complete &= dir != point && rustix::fs::access(&dir, Access::EXEC_OK).is_err();
+                Err(_) if is_refused(&looked) => {
+                    walk.complete &= !dir.as_os_str().is_empty() && is_refused(&tree.at(&dir.join("."), OFlags::PATH));
                 }
-                // Removed meanwhile.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                // Removed meanwhile, or another one mounted on it, or no directory.
+                Err(Some(Errno::NOENT | Errno::XDEV | Errno::NOTDIR | Errno::LOOP)) => {}
                 Err(_) => walk.complete = false,
             }
         }
         walk
     }
 
-    /// Looks through one directory; answers those in it on the same device.
-    fn look(&mut self, dir: &Path, device: u64, wanted: &BTreeSet<u64>) -> io::Result<Vec<PathBuf>> {
+    /// Looks through one directory; answers what may be directories in it.
+    fn look(&mut self, tree: &Tree, dir: &Path, wanted: &BTreeSet<u64>) -> io::Result<Vec<PathBuf>> {
         let mut below = Vec::new();
-        for entry in std::fs::read_dir(dir)? {
+        for entry in Dir::read_from(tree.at(dir, LISTED)?)? {
             let entry = entry?;
-            if wanted.contains(&entry.ino()) {
-                self.paths.entry(entry.ino()).or_default().push(entry.path());
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
             }
-            if entry.file_type()?.is_dir() && entry.metadata()?.dev() == device {
-                below.push(entry.path());
+            let path = dir.join(OsStr::from_bytes(name));
+            if wanted.contains(&entry.ino()) {
+                self.paths.entry(entry.ino()).or_default().push(path.clone());
+            }
+            if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                below.push(path);
             }
         }
         Ok(below)
+    }
+
+    /// A path at which the file is.
+    fn path(&self, tree: &Tree, identity: &Identity) -> Option<&Path> {
+        let is_it = |path: &&PathBuf| {
+            let found = tree.at(path, OFlags::PATH);
+            found.and_then(|found| Handle::of(found.as_fd())).is_ok_and(|handle| handle == identity.handle)
+        };
+        self.paths.get(&identity.ino)?.iter().find(is_it).map(PathBuf::as_path)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
-    /// What is not a whole file system, or no mount, was not looked through.
+    /// What is not a whole file system was not looked through.
     #[test]
     fn a_part_of_a_file_system_says_nothing_of_the_rest() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("below")).unwrap();
         std::fs::write(dir.path().join("below/file"), b"").unwrap();
         let ino = dir.path().join("below/file").metadata().unwrap().ino();
-        let walk = Walk::through(dir.path(), &BTreeSet::from([ino]));
-        assert_eq!(walk.paths[&ino], [dir.path().join("below/file")]);
+        let [root, point] = ["/part", dir.path().to_str().unwrap()].map(PathBuf::from);
+        let part = Tree { root, point, dir: File::open(dir.path()).unwrap() };
+        let walk = Walk::through(&part, &BTreeSet::from([ino]));
+        assert_eq!(walk.paths[&ino], [Path::new("below/file")]);
         assert!(!walk.complete);
-        assert!(mounts().iter().any(|mount| mount.point == Path::new("/")));
+        let whole = Tree { root: "/".into(), ..part };
+        assert!(Walk::through(&whole, &BTreeSet::new()).complete);
     }
 }

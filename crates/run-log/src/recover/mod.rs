@@ -18,7 +18,7 @@ use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
 use elsewhere::Elsewhere;
 pub use kept::{Kept, Touched, touched};
-pub(crate) use place::{For, Place, beside_it, find};
+pub(crate) use place::{For, Place, Trees};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use zerocopy::FromBytes;

@@ -28,7 +28,7 @@ pub(super) enum Plan {
     /// Records behind this sequence are to be brought in. A recovery before this one may have begun with that.
     Names { dir: File, path: PathBuf, behind: u64, begun: bool },
     /// Somebody else has changed it.
-    Beside(PathBuf),
+    Beside(File, PathBuf),
 }
 
 /// What became of directories and files, by path.
@@ -42,7 +42,7 @@ pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_bo
     let (file, path) = match elsewhere.find(&dir.identity, For::Sync) {
         Place::Here(file, path) => (file, path.unwrap_or_else(|| dir.identity.path.clone())),
         Place::Gone => return Ok(Plan::Gone),
-        Place::Unknown(why) | Place::Hidden(why, _) => return Ok(Plan::Unreachable(why)),
+        Place::Unknown(why) | Place::Hidden(why) => return Ok(Plan::Unreachable(why)),
     };
     let now = match Look::at(file.as_fd()) {
         Ok(now) => now,
@@ -59,7 +59,7 @@ pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_bo
     Ok(match dir.kept(now.ctime) {
         Kept::All => Plan::Whole(file),
         Kept::Behind(behind) => Plan::Names { dir: file, path, behind, begun: false },
-        Kept::Unknown => Plan::Beside(path),
+        Kept::Unknown => Plan::Beside(file, path),
     })
 }
 
@@ -136,7 +136,7 @@ fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
                 bringing.told.push((dir.identity.path.clone(), Outcome::Gone));
             }
             Plan::Whole(file) => file.sync_all()?,
-            Plan::Beside(path) => changed_by_others.push((dir, path)),
+            Plan::Beside(file, path) => changed_by_others.push((dir, file, path)),
             Plan::Names { dir: file, path, behind, begun } => {
                 targets.push(Target { found: dir, dir: file, path, behind, begun });
             }

@@ -1,13 +1,16 @@
-//! Finding files after a restart: by path, by handle, by inode.
+//! Finding files after a restart: by path, by handle, by inode. Nobody is asked who may not answer, and no path leads elsewhere.
 
 use crate::handle::Handle;
-use crate::look::Identity;
+use crate::look::{FileKind, Identity, Look};
+use ondol_medium::mountinfo::{self, Entry};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::ffi::{CString, OsStr};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where a file is.
@@ -17,8 +20,8 @@ pub(crate) enum Place {
     Here(File, Option<PathBuf>),
     /// Its file system says that it is no more.
     Gone,
-    /// It is not at its path, and this user may not open handles: the file system lies here.
-    Hidden(String, PathBuf),
+    /// It is not at its path, and this user may not open handles.
+    Hidden(String),
     /// Nobody knows.
     Unknown(String),
 }
@@ -32,91 +35,187 @@ pub(crate) enum For {
     Write,
 }
 
-/// Opens what lies at a path, if it is the file.
-pub(super) fn at_path(identity: &Identity, path: &Path, purpose: For) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(purpose == For::Write).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    let found = Identity::of(file.as_fd(), identity.path.clone());
-    Ok(Some(file).filter(|_| found.as_ref() == Some(identity)))
-}
+/// File systems that are asked: of the kernel's own those that wait for nobody. `ondol run` serves the first, its tests run on others.
+const ASKED: [&str; 4] = ["ext4", "btrfs", "tmpfs", "xfs"];
 
-/// Looks for a file under another name in its directory: for those who may not open handles.
-fn renamed(identity: &Identity, purpose: For) -> Option<(File, PathBuf)> {
-    use std::os::unix::fs::DirEntryExt;
-    let entries = std::fs::read_dir(identity.path.parent()?).ok()?.flatten();
-    let mut paths = entries.filter(|entry| entry.ino() == identity.ino).map(|entry| entry.path());
-    paths.find_map(|path| at_path(identity, &path, purpose).ok().flatten().map(|file| (file, path)))
-}
-
-/// Finds a file by its path, if that leads to it, else by its handle, else by its inode in its directory.
-pub(crate) fn find(identity: &Identity, purpose: For) -> Place {
-    let by_path = at_path(identity, &identity.path, purpose);
-    let refused = by_path.as_ref().err().map(io::Error::to_string);
-    if let Ok(Some(file)) = by_path {
-        return Place::Here(file, Some(identity.path.clone()));
-    }
-    let why = |what: &str| Place::Unknown(format!("{what}; it lay at {}", identity.path.display()));
-    let mut mounts = mounts();
-    mounts.retain(|mount| rustix::fs::statvfs(&mount.point).is_ok_and(|fs| fs.f_fsid == identity.fsid));
-    // All of it rather than a part.
-    let whole = mounts.iter().find(|mount| mount.root == Path::new("/")).or(mounts.first());
-    let Some(Mount { point, .. }) = whole else { return why("its file system is not mounted") };
-    let opened = File::open(point).and_then(|mount| identity.handle.open(mount.as_fd(), purpose == For::Write));
-    match opened {
-        Ok(file) if Handle::of(file.as_fd()).is_ok_and(|handle| handle == identity.handle) => {
-            let path = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file))).ok();
-            Place::Here(file, path)
-        }
-        Ok(_) => Place::Gone,
-        Err(e) if e.raw_os_error() == Some(Errno::STALE.raw_os_error()) => Place::Gone,
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            if let Some((file, path)) = renamed(identity, purpose) {
-                return Place::Here(file, Some(path));
-            }
-            let there =
-                refused.map_or("another file is at its path".into(), |why| format!("it is not at its path ({why})"));
-            let what =
-                format!("{there}, and only root may look for it elsewhere; it lay at {}", identity.path.display());
-            Place::Hidden(what, point.clone())
-        }
-        Err(e) => why(&e.to_string()),
-    }
-}
-
-/// A directory on the file's file system, as near to it as there is one.
-pub(crate) fn beside_it(identity: &Identity) -> Option<File> {
-    let on_it = |dir: &&Path| rustix::fs::statvfs(*dir).is_ok_and(|fs| fs.f_fsid == identity.fsid);
-    identity.path.ancestors().skip(1).filter(on_it).find_map(|dir| File::open(dir).ok())
-}
-
-/// What is mounted.
+/// A mounted file system, or a part of it.
 #[derive(Debug)]
-pub(super) struct Mount {
+pub(super) struct Tree {
     /// Which directory of its file system: `/`, but for a bind mount.
     pub(super) root: PathBuf,
     /// Where.
     pub(super) point: PathBuf,
+    /// Open for its name only.
+    pub(super) dir: File,
 }
 
-/// All mounts, by mountinfo's escapes.
-pub(super) fn mounts() -> Vec<Mount> {
-    use std::os::unix::ffi::OsStringExt;
-    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let unescape = |word: &[u8]| {
-        let (mut out, mut rest) = (Vec::new(), word);
-        while let Some((first, behind)) = rest.split_first() {
-            let octal = rest.get(1..4).filter(|_| *first == b'\\').and_then(|d| std::str::from_utf8(d).ok());
-            match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-                Some(byte) => (out, rest) = ([out, vec![byte]].concat(), rest.get(4..).unwrap_or_default()),
-                None => (out, rest) = ([out, vec![*first]].concat(), behind),
+/// What is mounted, as it was when this was made.
+#[derive(Debug)]
+pub(crate) struct Trees(Vec<Tree>);
+
+const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+pub(super) const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Opens what lies at a path below a directory, through no link and no other mount.
+fn open_below(dir: &File, path: &Path, flags: OFlags) -> io::Result<File> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)?.into())
+}
+
+/// Opens the root of a mount, for its name only. None that is hidden, nor one below what a server shows: that might never answer.
+fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
+    let lies_on = |entry: &Entry| table.iter().find(|on| on.id == entry.parent && on.id != entry.id);
+    // Of mounts on each other the last is the one that a path leads to.
+    let mut on = lies_on(entry);
+    while let Some(below) = on.filter(|on| on.point == entry.point) {
+        on = lies_on(below);
+    }
+    let name_only = NAME_ONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match on {
+        Some(on) if on.is_fuse() || on.fs_type.starts_with("nfs") => return None,
+        Some(on) => {
+            let path = entry.point.strip_prefix(&on.point).ok()?;
+            let above = open_below(&reach(table, on)?, path.parent()?, NAME_ONLY).ok()?;
+            rustix::fs::openat(above, path.file_name()?, name_only, Mode::empty())
+        }
+        None => rustix::fs::openat(CWD, &entry.point, name_only, Mode::empty()),
+    };
+    let opened = File::from(opened.ok()?);
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let mount = rustix::fs::statx(&opened, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
+    (mount == entry.id).then_some(opened)
+}
+
+impl Trees {
+    pub(crate) fn new() -> Self {
+        let table = mountinfo::read().unwrap_or_default();
+        let asked = table.iter().filter(|entry| ASKED.contains(&&*entry.fs_type));
+        let tree = |entry: &Entry| {
+            Some(Tree { root: entry.root.clone(), point: entry.point.clone(), dir: reach(&table, entry)? })
+        };
+        Self(asked.filter_map(tree).collect())
+    }
+
+    /// Those of a file system.
+    pub(super) fn of(&self, fsid: u64) -> impl Iterator<Item = &Tree> {
+        self.0.iter().filter(move |tree| rustix::fs::fstatvfs(&tree.dir).is_ok_and(|fs| fs.f_fsid == fsid))
+    }
+
+    /// All of a file system rather than a part.
+    pub(super) fn whole(&self, fsid: u64) -> Option<&Tree> {
+        self.of(fsid).find(|tree| tree.root == Path::new("/")).or_else(|| self.of(fsid).next())
+    }
+
+    /// A path below each tree of its file system that it may lead through.
+    pub(super) fn below<'t>(&'t self, fsid: u64, path: &'t Path) -> impl Iterator<Item = (&'t Tree, &'t Path)> {
+        self.of(fsid).filter_map(move |tree| Some((tree, path.strip_prefix(&tree.point).ok()?)))
+    }
+
+    /// Finds a file by its path, if that leads to it, else by its handle, else by its inode in its directory.
+    pub(crate) fn find(&self, identity: &Identity, purpose: For) -> Place {
+        let mut refused = None;
+        for (tree, path) in self.below(identity.fsid, &identity.path) {
+            match tree.file(path, identity, purpose) {
+                Ok(Some(file)) => return Place::Here(file, Some(identity.path.clone())),
+                Ok(None) => {}
+                Err(e) => refused = Some(e),
             }
         }
-        PathBuf::from(OsString::from_vec(out))
+        let why = |what: &str| Place::Unknown(format!("{what}; it lay at {}", identity.path.display()));
+        let Some(whole) = self.whole(identity.fsid) else { return why("its file system is not mounted") };
+        let found = whole.at(Path::new(""), LISTED).and_then(|mount| identity.handle.open(mount.as_fd()));
+        match found {
+            Ok(found) if is_it(&found, identity) => match open(&found, purpose) {
+                Ok(file) => {
+                    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+                    Place::Here(file, path)
+                }
+                Err(e) => why(&e.to_string()),
+            },
+            Ok(_) => Place::Gone,
+            Err(e) if e.raw_os_error() == Some(Errno::STALE.raw_os_error()) => Place::Gone,
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                if let Some((file, path)) = self.renamed(identity, purpose) {
+                    return Place::Here(file, Some(path));
+                }
+                let there = refused
+                    .map_or("another file is at its path".into(), |why| format!("it is not at its path ({why})"));
+                let lay = identity.path.display();
+                Place::Hidden(format!("{there}, and only root may look for it elsewhere; it lay at {lay}"))
+            }
+            Err(e) => why(&e.to_string()),
+        }
+    }
+
+    /// Looks for a file under another name in its directory: for those who may not open handles.
+    fn renamed(&self, identity: &Identity, purpose: For) -> Option<(File, PathBuf)> {
+        self.below(identity.fsid, &identity.path).find_map(|(tree, path)| {
+            let dir = path.parent()?;
+            let entries = Dir::read_from(tree.at(dir, LISTED).ok()?).ok()?.flatten();
+            entries.filter(|entry| entry.ino() == identity.ino).find_map(|entry| {
+                let path = dir.join(OsStr::from_bytes(entry.file_name().to_bytes()));
+                let file = tree.file(&path, identity, purpose).ok()??;
+                Some((file, tree.point.join(path)))
+            })
+        })
+    }
+
+    /// The directory in which a file lies, if it has this path.
+    pub(super) fn directory(&self, identity: &Identity, path: &Path) -> Option<File> {
+        let name = CString::new(path.file_name()?.as_bytes()).ok()?;
+        self.below(identity.fsid, path).find_map(|(tree, path)| {
+            let dir = tree.at(path.parent()?, LISTED).ok()?;
+            Handle::at(dir.as_fd(), &name).is_ok_and(|handle| handle == identity.handle).then_some(dir)
+        })
+    }
+
+    /// A directory on the file's file system, and on this device, as near to it as there is one.
+    pub(crate) fn beside(&self, identity: &Identity, dev: u64) -> Option<File> {
+        let on_it = |(tree, _): &(&Tree, &Path)| rustix::fs::fstat(&tree.dir).is_ok_and(|stat| stat.st_dev == dev);
+        let mut trees = self.below(identity.fsid, &identity.path).filter(on_it);
+        trees.find_map(|(tree, path)| path.ancestors().skip(1).find_map(|dir| tree.at(dir, LISTED).ok()))
+    }
+}
+
+impl Tree {
+    /// Opens what lies at a path below it.
+    pub(super) fn at(&self, path: &Path, flags: OFlags) -> io::Result<File> {
+        open_below(&self.dir, path, flags)
+    }
+
+    /// Opens what lies at a path below it, if it is the file.
+    pub(super) fn file(&self, path: &Path, identity: &Identity, purpose: For) -> io::Result<Option<File>> {
+        let found = self.at(path, OFlags::PATH)?;
+        if is_it(&found, identity) { open(&found, purpose).map(Some) } else { Ok(None) }
+    }
+}
+
+/// What is open, for its name only, on the file's file system is the file, or directory.
+fn is_it(found: &File, identity: &Identity) -> bool {
+    identity.kind != FileKind::Other
+        && Look::at(found.as_fd()).is_ok_and(|look| look.kind == identity.kind)
+        && Handle::of(found.as_fd()).is_ok_and(|handle| handle == identity.handle)
+}
+
+/// Opens a file or directory that is open for its name only. Who owns a file brings its bytes home also if its mode says that nobody writes to it any
+/// more.
+fn open(found: &File, purpose: For) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let mut options = OpenOptions::new();
+    options.read(true).write(purpose == For::Write).custom_flags(libc::O_NONBLOCK);
+    let refused = match options.open(&path) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && purpose == For::Write => e,
+        opened => return opened,
     };
-    let mount = |line: &[u8]| {
-        let mut words = line.split(|b| *b == b' ').skip(3).map(unescape);
-        Some(Mount { root: words.next()?, point: words.next()? })
-    };
-    text.split(|b| *b == b'\n').filter_map(mount).collect()
+    let mode = found.metadata()?.mode() & 0o7777;
+    // No bits of this kind are taken away and given again.
+    if mode & 0o6000 != 0 || std::fs::set_permissions(&path, Permissions::from_mode(mode | 0o600)).is_err() {
+        return Err(refused);
+    }
+    let opened = options.open(&path);
+    std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
+    opened
 }

@@ -61,7 +61,7 @@ struct Work<'t> {
     /// Those that are made again: the handle that each has now, and a name of it.
     made: BTreeMap<Vec<u8>, (Handle, &'t Target<'t>, Vec<u8>)>,
     /// Names that somebody else has taken since, and for which of those files.
-    taken: Vec<(PathBuf, Handle)>,
+    taken: Vec<(&'t File, PathBuf, Handle)>,
 }
 
 fn c_name(name: &[u8]) -> io::Result<CString> {
@@ -76,6 +76,13 @@ impl Target<'_> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Opens what has a name, if that is the file still.
+    fn open_only(&self, name: &[u8], handle: &Handle) -> io::Result<File> {
+        let file = self.open(name, OFlags::PATH)?;
+        let is_it = Handle::of(file.as_fd())? == *handle;
+        is_it.then_some(file).ok_or_else(|| io::Error::other("somebody changes it"))
     }
 
     fn open(&self, name: &[u8], flags: OFlags) -> io::Result<File> {
@@ -202,11 +209,11 @@ impl Bringing<'_> {
     pub(super) fn names(
         &mut self,
         targets: &[Target<'_>],
-        others: &[(&FoundDir, PathBuf)],
+        others: &[(&FoundDir, File, PathBuf)],
         gone: &[&FoundDir],
     ) -> io::Result<()> {
         let names: Vec<Name<'_>> = targets.iter().flat_map(|target| wanted(target, &self.mark)).collect();
-        let elsewhere = others.iter().map(|(dir, _)| *dir).chain(gone.iter().copied());
+        let elsewhere = others.iter().map(|(dir, ..)| *dir).chain(gone.iter().copied());
         let births = targets.iter().flat_map(Target::births).chain(self.lost(elsewhere, targets, &names));
         let births = births.map(|record| (&*record.handle.bytes, record)).collect();
         let dead = self.dirs.iter().flat_map(|dir| &dir.records).filter_map(NameRecord::dead);
@@ -226,18 +233,18 @@ impl Bringing<'_> {
                 }
             }
         }
-        for (dir, path) in others {
+        for (dir, file, path) in others {
             let records: Vec<_> = dir.records.iter().collect();
             self.told.push((path.clone(), Outcome::Changed(records.len() as u64)));
             for (name, touched) in touched(&records) {
                 let born = touched.now.filter(|handle| work.births.contains_key(&*handle.bytes));
-                work.taken.extend(born.map(|handle| (path.join(OsStr::from_bytes(&name)), handle)));
+                work.taken.extend(born.map(|handle| (file, path.join(OsStr::from_bytes(&name)), handle)));
             }
         }
-        for (path, handle) in std::mem::take(&mut work.taken) {
+        for (dir, path, handle) in std::mem::take(&mut work.taken) {
             // It may have another name still.
             if !work.made.contains_key(&handle.bytes) {
-                self.aside(&path, &handle)?;
+                self.aside(dir, &path, &handle)?;
             }
         }
         // A cut finds each of them complete.
@@ -345,7 +352,7 @@ impl Bringing<'_> {
             if target.begun && ours.is_some() {
                 target.unlink(by)?;
             }
-            work.taken.push((name.path(), handle.clone()));
+            work.taken.push((&target.dir, name.path(), handle.clone()));
             return Ok(false);
         }
         if ours.is_some() && made == ours {
@@ -355,14 +362,14 @@ impl Bringing<'_> {
             self.was_made(work, name, handle, by)?;
             return Ok(true);
         }
-        let Some((_, there, at)) = work.made.get(&handle.bytes) else {
+        let Some((made, there, at)) = work.made.get(&handle.bytes) else {
             let (file, outcome) = self.make(&target.dir, handle, record)?;
             target.link(&file, &name.by)?;
             work.made.insert(handle.bytes.clone(), (Handle::of(file.as_fd())?, target, by.into()));
             self.told.push((name.path(), outcome));
             return Ok(true);
         };
-        target.link(&there.open(at, OFlags::PATH)?, &name.by).map(|()| true)
+        target.link(&there.open_only(at, made)?, &name.by).map(|()| true)
     }
 
     /// A recovery that was cut has made the file that has the name `at`.
@@ -384,13 +391,13 @@ impl Bringing<'_> {
         };
         for name in work.names.iter().filter(named) {
             if name.now()?.as_ref() == Some(handle) {
-                return name.target.open(&name.name, OFlags::PATH).map(Some);
+                return name.target.open_only(&name.name, handle).map(Some);
             }
         }
         match self.find(handle) {
             Place::Here(file, _) => Ok(Some(file)),
             Place::Gone => Ok(None),
-            Place::Unknown(why) | Place::Hidden(why, _) => Err(io::Error::other(why)),
+            Place::Unknown(why) | Place::Hidden(why) => Err(io::Error::other(why)),
         }
     }
 
@@ -423,7 +430,8 @@ impl Bringing<'_> {
         if (now.uid(), now.gid()) != (record.uid, record.gid) {
             rustix::fs::fchown(&file, Some(Uid::from_raw(record.uid)), Some(Gid::from_raw(record.gid)))?;
         }
-        file.set_permissions(std::fs::Permissions::from_mode(record.mode & 0o7777))?;
+        // No file with setuid or setgid bits is ever logged.
+        file.set_permissions(std::fs::Permissions::from_mode(record.mode & 0o1777))?;
         let bytes = match self.take(handle) {
             Some(logged) => write(&file, logged, &logged.pieces())?,
             None => file.sync_all().map(|()| 0)?,
@@ -432,10 +440,10 @@ impl Bringing<'_> {
     }
 
     /// A name is somebody else's by now: what was logged of the file goes beside it.
-    fn aside(&mut self, path: &Path, handle: &Handle) -> io::Result<()> {
+    fn aside(&mut self, dir: &File, path: &Path, handle: &Handle) -> io::Result<()> {
         let mark = self.mark.clone();
         let Some(logged) = self.take(handle) else { return Ok(()) };
-        let done = beside(path, logged, &logged.pieces(), &mark)?;
+        let done = beside(dir, path, logged, &logged.pieces(), &mark)?;
         self.told.push((path.into(), done));
         Ok(())
     }

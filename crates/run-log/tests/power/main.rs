@@ -269,7 +269,7 @@ fn a_durable_write_that_was_not_counted_leaves_nothing_older() {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = |bytes, durable| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable, away: None };
     let (older, newer) = (call(b"older", false), call(b"newer", true));
@@ -278,7 +278,7 @@ fn a_durable_write_that_was_not_counted_leaves_nothing_older() {
     client.write(slot, &older).unwrap();
     assert_eq!(client.sync(slot, &older), Ok(true));
     assert_eq!(client.appeared(slot, &newer, newer.write()), Ok(5));
-    assert_eq!(recovered(client.log(), &kernel.borrow().now.home), [b"newer"]);
+    assert_eq!(recovered(client.log(), &kernel.lock().now.home), [b"newer"]);
     assert_eq!(client.sync(slot, &older), Ok(false));
 }
 
@@ -292,7 +292,7 @@ fn let_go(seed: u64) -> Run {
     let log = Log::join(medium(&base, Domain::Adr).record(Arc::clone(&power), 0)).unwrap();
     let parent = std::os::unix::process::parent_id();
     let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
-    let (kernel, mut random) = (RefCell::new(Kernel::new(power, 2)), Random(seed));
+    let (kernel, mut random) = (Mutex::new(Kernel::new(power, 2)), Random(seed));
     let mut fast = 0;
     let mut work = |client: &Client, steps: u64| {
         for _ in 0..steps {
@@ -302,7 +302,7 @@ fn let_go(seed: u64) -> Run {
             let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
             if random.below(3) == 0 {
                 fast += usize::from(client.sync(slot, &call).unwrap());
-                kernel.borrow_mut().acknowledged(file);
+                kernel.lock().acknowledged(file, None);
             } else {
                 client.write(slot, &call).unwrap();
             }
@@ -313,15 +313,15 @@ fn let_go(seed: u64) -> Run {
         OneCall { kernel: &kernel, file, place: Place::Append, bytes: b"", durable: false, away: None }.look().unwrap()
     });
     let sync = |_| {
-        (0..2).for_each(|file| kernel.borrow_mut().write_back(file));
+        (0..2).for_each(|file| kernel.lock().write_back(file));
         true
     };
     clients[0].bring_home(looks.into_iter(), sync).unwrap();
     for n in 0..8u8 {
         // Synced by the kernel alone.
-        kernel.borrow_mut().write(0, usize::from(n) * 10, &[n; 30]);
-        kernel.borrow_mut().write_back(0);
-        kernel.borrow_mut().acknowledged(0);
+        kernel.lock().write(0, usize::from(n) * 10, &[n; 30]);
+        kernel.lock().write_back(0);
+        kernel.lock().acknowledged(0, None);
         work(&clients[1], 4);
     }
     Run { kernel: kernel.into_inner(), base, fast }
