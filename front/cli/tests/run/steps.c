@@ -124,6 +124,8 @@ static void *held(void *synced) {
 static long late(const char *buf, int synced) {
     struct uffdio_api api = {.api = UFFD_API};
     struct uffd_msg fault;
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most) || (most.rlim_cur = most.rlim_max, setrlimit(RLIMIT_NOFILE, &most))) return -1;
     int faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC), other = open(name, O_RDWR | O_CREAT, 0644);
     if (faults < 0 || ioctl(faults, UFFDIO_API, &api)) return -1;
     parts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -83,3 +83,36 @@ fn other_libraries_stay() {
     run.args(["sh", "-c", program.to_str().unwrap()]).env("LD_PRELOAD", &library);
     assert_eq!(succeeds(&mut run).trim(), library.to_str().unwrap());
 }
+
+/// Functions that take words one by one, with more of them than registers.
+const LISTS: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    char *own[] = {"OWN=1", NULL};
+    for (int way = 0; way < 4; way++) {
+        if (!fork()) {
+            if (way == 0) execl("/bin/echo", "echo", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL);
+            if (way == 1) execlp("echo", "echo", "one", NULL);
+            if (way == 2) execle("/usr/bin/env", "env", "-u", "A", "-u", "B", "-u", "C", "-u", "D", NULL, own);
+            execl(words[1], words[1], NULL);
+            _exit(1);
+        }
+        wait(NULL);
+    }
+    return execl("/none", "none", NULL) != -1;
+}
+"#;
+
+#[test]
+fn words_one_by_one_are_handed_on() {
+    let Some(place) = Place::new() else { return };
+    let (dir, lists) = (place.memory.path(), place.memory.path().join("lists"));
+    let lives = built(dir, "musl-gcc", &[]).unwrap_or_else(|| PathBuf::from("/bin/true"));
+    fs::write(dir.join("lists.c"), LISTS).unwrap();
+    succeeds(Command::new("cc").arg("-w").arg(dir.join("lists.c")).arg("-o").arg(&lists));
+    let plain = succeeds(Command::new(&lists).arg(&lives));
+    assert!(plain.starts_with("1 2 3 4 5 6 7 8 9\none\nOWN=1\n"), "{plain}");
+    assert_eq!(succeeds(place.run().arg(&lists).arg(&lives)), plain);
+}
