@@ -62,7 +62,7 @@
 //!
 //! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at addresses that lie in a row, as they were when it was made.
 //!
-//! [`loops`] asks the kernel what a loop device shows.
+//! [`loops`] asks the kernel what a loop device shows, [`lease`] whether anybody has a file open for writing.
 #![deny(unsafe_code)]
 
 mod detect;
@@ -73,6 +73,7 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod header;
+pub mod lease;
 pub mod loops;
 mod map;
 mod memory;

@@ -76,8 +76,22 @@ impl Nvm {
         }
     }
 
-    fn from_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
+    /// As [`Nvm::open`], of an open file.
+    ///
+    /// # Errors
+    /// As for [`Nvm::open`].
+    pub fn from_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
         lock(&file, &name, options.access)?;
+        Self::from_claimed(file, name, options)
+    }
+
+    /// As [`Nvm::from_file`], of a file that the caller has for himself by other means than its lock, which is taken if nobody has it.
+    ///
+    /// # Errors
+    /// As for [`Nvm::open`], but never `Locked`.
+    pub fn from_claimed(file: File, name: String, options: &NvmOptions) -> Result<Self> {
+        // A second time changes nothing.
+        let _ = lock(&file, &name, options.access);
         let fail = |what, e: Errno| NvmError::Open { what, name: name.clone(), source: e.into() };
         let meta = file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.clone(), source })?;
         let sysfs = Path::new("/sys");

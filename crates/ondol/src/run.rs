@@ -144,7 +144,7 @@ pub fn is_log(path: &Path) -> bool {
     };
     let fits = std::fs::metadata(path)
         .is_ok_and(|meta| meta.is_file() || meta.file_type().is_char_device() && is_dax(meta.rdev()));
-    let opened = fits.then(|| Nvm::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() }));
+    let opened = fits.then(|| pools::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() }));
     // A pool that somebody uses is one.
     let Some(Ok(nvm)) = opened else { return false };
     let report = inspect(&nvm);

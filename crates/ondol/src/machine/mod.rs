@@ -8,5 +8,7 @@ mod holders;
 pub mod locks;
 pub mod mountinfo;
 pub(crate) mod pools;
+mod roots;
 
 pub use claim::users;
+pub use ondol_medium::lease::nobody_writes;
