@@ -59,7 +59,8 @@ impl FileStore {
         }
         let file =
             open_file(path, access).map_err(|source| match source.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::BUSY) => BlockError::Locked { name: name.clone(), by: SOMEBODY.into() },
+                // A lease is as good as a lock.
+                Some(Errno::BUSY | Errno::AGAIN) => BlockError::Locked { name: name.clone(), by: SOMEBODY.into() },
                 _ => BlockError::Open { what: "open", name: name.clone(), source },
             })?;
         Self::from_file(file, name, access)
@@ -174,20 +175,23 @@ impl FileStore {
     /// # Errors
     /// `Locked` when another process holds it, `ReadOnly` for a device that is write-protected, `Open` when its size cannot be found.
     pub fn from_file(file: File, name: String, access: Access) -> Result<Self> {
+        match lock(&file, access) {
+            Ok(()) => Self::from_claimed(file, name, access),
+            Err(Errno::WOULDBLOCK) => Err(BlockError::Locked { name, by: SOMEBODY.into() }),
+            Err(e) => Err(BlockError::Open { what: "lock", name, source: e.into() }),
+        }
+    }
+
+    /// Takes over an open file that the caller has for himself by other means than its lock, which is taken if nobody has it.
+    ///
+    /// # Errors
+    /// As [`Self::from_file`], but never `Locked`.
+    pub fn from_claimed(file: File, name: String, access: Access) -> Result<Self> {
         if access == Access::Write && is_protected(&file) {
             return Err(BlockError::ReadOnly { name });
         }
-        let op = match access {
-            Access::Read => FlockOperation::NonBlockingLockShared,
-            Access::Write => FlockOperation::NonBlockingLockExclusive,
-        };
-        match rustix::fs::flock(&file, op) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(BlockError::Locked { name, by: SOMEBODY.into() }),
-            Err(e) => {
-                return Err(BlockError::Open { what: "lock", name, source: e.into() });
-            }
-        }
+        // A second time changes nothing.
+        let _ = lock(&file, access);
         let size = size_of(&file).map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         let on_memory = rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
         Ok(Self {
@@ -322,14 +326,20 @@ const NO_IMAGE: &str = "neither a regular file nor a block device";
 impl Drop for FileStore {
     /// Closing alone would leave the lock to children that have not called exec yet.
     fn drop(&mut self) {
-        if !self.passed {
+        // The store's own comes last: whoever waits for that finds all of it free.
+        for file in self.claims.iter().chain((!self.passed).then_some(&self.file)) {
             // If this fails, closing does it.
-            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
-        }
-        for claim in &self.claims {
-            let _ = rustix::fs::flock(claim, FlockOperation::Unlock);
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
         }
     }
+}
+
+fn lock(file: &File, access: Access) -> rustix::io::Result<()> {
+    let operation = match access {
+        Access::Read => FlockOperation::NonBlockingLockShared,
+        Access::Write => FlockOperation::NonBlockingLockExclusive,
+    };
+    rustix::fs::flock(file, operation)
 }
 
 /// Whether it is a device that is write-protected: the kernel opens one for writing all the same, and refuses the first write.

@@ -62,7 +62,8 @@
 //!
 //! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at addresses that lie in a row, as they were when it was made.
 //!
-//! [`loops`] asks the kernel what a loop device shows, [`mountinfo`] what is mounted where. [`Whose`] says whose pool may be opened.
+//! [`loops`] asks the kernel what a loop device shows, [`mountinfo`] what is mounted where, [`lease`] whether anybody has a
+//! file open for writing. [`Whose`] says whose pool may be opened.
 #![deny(unsafe_code)]
 
 mod detect;
@@ -73,6 +74,7 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod header;
+pub mod lease;
 pub mod loops;
 mod map;
 mod memory;
@@ -111,7 +113,7 @@ pub use frozen::Frozen;
 pub use header::{HeaderFault, check_header, crc32c, seal_header};
 pub use model::{ModelError, NvmModel};
 pub use nvm::Nvm;
-pub use open::{Access, NvmOptions};
+pub use open::{Access, NvmOptions, found};
 pub use order::{Fenced, Published, Stored, WrittenBack};
 pub use owned::{Owned, Ownership};
 pub use owner::Whose;

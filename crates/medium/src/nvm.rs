@@ -41,6 +41,8 @@ pub struct Nvm {
     /// Holds the lock, and is what windows show.
     file: Option<File>,
     owner: Option<u32>,
+    /// What else is kept for this process alone.
+    claim: Option<File>,
     /// Somebody else may store to it.
     shared: bool,
     pinnable: Option<Pinnable>,
@@ -62,9 +64,17 @@ impl Nvm {
             stopped: AtomicBool::new(false),
             file: None,
             owner: None,
+            claim: None,
             shared: false,
             pinnable: None,
         }
+    }
+
+    /// Keeps this file open, and locked if it is, as long as the NVM lives.
+    #[must_use]
+    pub fn with_claim(mut self, claim: Option<File>) -> Self {
+        self.claim = claim;
+        self
     }
 
     pub(crate) fn held(mut self, file: File, owner: Option<u32>, access: Access, chosen: bool) -> Self {
@@ -270,8 +280,8 @@ impl Nvm {
         Ok(bytes)
     }
 
-    /// What can be mapped a second time.
-    pub(crate) fn file(&self) -> Option<&File> {
+    /// The open file or device, which can be mapped a second time; none where it is opened jointly.
+    pub fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
 
@@ -465,7 +475,7 @@ impl Nvm {
 impl Drop for Nvm {
     /// Unmapping and closing alone would leave the lock to children that have not called exec yet. Who stores jointly has it as long as something is mapped.
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        for file in self.claim.iter().chain(&self.file) {
             // If this fails, closing does it.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }

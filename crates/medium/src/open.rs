@@ -50,10 +50,7 @@ impl Nvm {
     /// the system's refusals.
     pub fn open(path: &Path, options: &NvmOptions) -> Result<Self> {
         let name = path.display().to_string();
-        match look(path, &name)? {
-            Some(found) => Self::in_file(open(&found, &name, options.access)?, name, options),
-            None => Err(NvmError::Open { what: "open", name, source: Errno::NOENT.into() }),
-        }
+        Self::in_file(found(path, options.access)?, name, options)
     }
 
     /// As [`Nvm::open`], for at least `size` bytes: makes the file if there is none, for its owner alone, and extends it if it is shorter. A new
@@ -80,16 +77,30 @@ impl Nvm {
         }
     }
 
-    /// As [`Nvm::open`], for what is open already: for reading, and for writing if it is to be stored to.
+    /// As [`Nvm::open`], for what [`found`] has opened.
     ///
     /// # Errors
     /// As for [`Nvm::open`].
     pub fn in_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
-        let fail = |what, e: Errno| NvmError::Open { what, name: name.clone(), source: e.into() };
-        let metadata = || file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.clone(), source });
-        let owner = options.whose.check(&file, &metadata()?, &name)?;
+        let owner = options.whose.check(&file, &name)?;
         lock(&file, &name, options.access)?;
-        let meta = metadata()?;
+        Self::mapped(file, name, owner, options)
+    }
+
+    /// As [`Nvm::in_file`], for a file that the caller has for himself by other means than its lock, which is taken if nobody has it.
+    ///
+    /// # Errors
+    /// As for [`Nvm::open`], but never `Locked`.
+    pub fn in_claimed_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
+        let owner = options.whose.check(&file, &name)?;
+        // A second time changes nothing.
+        let _ = lock(&file, &name, options.access);
+        Self::mapped(file, name, owner, options)
+    }
+
+    fn mapped(file: File, name: String, owner: Option<u32>, options: &NvmOptions) -> Result<Self> {
+        let fail = |what, e: Errno| NvmError::Open { what, name: name.clone(), source: e.into() };
+        let meta = file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.clone(), source })?;
         let (kind, device) = (meta.file_type(), dax_device(&meta, &name)?);
         let size = device.as_ref().and_then(|device| device.size).unwrap_or(meta.len());
         let len =
@@ -115,6 +126,18 @@ impl Nvm {
         let nvm = Self::new(name, map, kind, domain).with_model(options.model);
         device.bad.iter().for_each(|bad| nvm.add_poison(bad.clone()));
         Ok(nvm.held(file, owner, options.access, options.domain != Domain::Auto))
+    }
+}
+
+/// Opens the DAX device or file at `path`, and nothing else.
+///
+/// # Errors
+/// `Unfit` for anything else; `Open` for the system's refusals.
+pub fn found(path: &Path, access: Access) -> Result<File> {
+    let name = path.display().to_string();
+    match look(path, &name)? {
+        Some(found) => open(&found, &name, access),
+        None => Err(NvmError::Open { what: "open", name, source: Errno::NOENT.into() }),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::mountinfo;
 use crate::users::User;
 use crate::{NvmError, Result};
 use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 /// Whose pool may be opened.
@@ -30,10 +30,13 @@ pub(crate) fn is_in_memory(file: &File) -> rustix::io::Result<bool> {
 
 impl Whose {
     /// The number of the user that an opened file belongs to, if it may be opened for that; none if nobody has asked.
-    pub(crate) fn check(self, file: &File, meta: &Metadata, name: &str) -> Result<Option<u32>> {
+    pub(crate) fn check(self, file: &File, name: &str) -> Result<Option<u32>> {
+        if self == Self::Anybodys {
+            return Ok(None);
+        }
+        let meta = file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.into(), source })?;
         let (uid, mode, me) = (meta.uid(), meta.mode(), rustix::process::geteuid());
         let what = match self {
-            Self::Anybodys => return Ok(None),
             _ if mode & 0o022 != 0 => "others than its owner may write to it: use another one".into(),
             _ if uid != me.as_raw() && (self == Self::Mine || !me.is_root()) => {
                 format!("it belongs to the user with number {uid}: use one of your own")

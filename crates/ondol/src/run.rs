@@ -141,7 +141,7 @@ fn prepare(path: &Path) -> Result<Recovered> {
 /// Whether there is a pool at `path` with a log of running programs. Changes nothing.
 pub fn is_log(path: &Path) -> bool {
     // A pool that somebody uses is one.
-    let opened = Nvm::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() });
+    let opened = pools::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() });
     let Ok(nvm) = opened else { return false };
     let report = inspect(&nvm);
     let header = report.as_ref().ok().and_then(|report| report.header(nvm.name(), nvm.size()).ok());

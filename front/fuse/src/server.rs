@@ -26,6 +26,7 @@ pub(crate) struct Server {
 
 /// An image that a server has locked.
 struct Held {
+    /// By which it is locked.
     descriptor: u32,
     lock: Lock,
     path: PathBuf,
@@ -85,12 +86,14 @@ impl Server {
             rustix::process::pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
         let own = is_own(pid);
         let held = |(descriptor, path): (u32, PathBuf)| {
-            let lock = locks::by_descriptor(pid, descriptor)?;
-            let place = place(pid, descriptor, own);
             let is_source = path == *source;
+            let locked = |descriptor| Some((descriptor, locks::by_descriptor(pid, descriptor)?));
+            let by_root = || is_source.then(|| roots_file(pid, descriptor, &open)).flatten().and_then(locked);
+            let (by, lock) = locked(descriptor).or_else(by_root)?;
+            let place = place(pid, descriptor, own);
             let lies = if is_source { lies } else { Lies::Whole };
             let name = if is_source && lies == Lies::InBucket { entry.source.clone() } else { path.clone() };
-            Some(Held { descriptor, lock, path, name, lies, place })
+            (!path.starts_with(locks::ROOTS)).then_some(Held { descriptor: by, lock, path, name, lies, place })
         };
         let mut images: Vec<Held> = descriptors(pid).into_iter().filter_map(held).collect();
         if images.iter().any(|held| held.path == *source) {
@@ -185,6 +188,12 @@ fn place(pid: u32, fd: u32, own: bool) -> Option<File> {
         mountinfo::read().ok()?.into_iter().find(|entry| entry.id == id)
     };
     (own || mount().is_some_and(|entry| !entry.is_fuse())).then_some(file)
+}
+
+/// By what a process of root's has the file of root's own open that stands for what it has open as `fd`: it may have locked that alone.
+fn roots_file(pid: u32, fd: u32, open: &[(u32, PathBuf)]) -> Option<u32> {
+    let path = locks::roots_file(&place(pid, fd, false)?.metadata().ok()?);
+    open.iter().find(|(_, link)| *link == path).map(|(fd, _)| *fd)
 }
 
 fn connection_of(pid: u32, fd: u32) -> Option<u32> {

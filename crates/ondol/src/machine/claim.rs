@@ -9,8 +9,9 @@
 use super::devices::{Base, Device, Devices, Extent, open_device};
 use super::holders::{self, Holder};
 use super::mountinfo::{self, Entry};
+use super::roots::{self, Taken};
 use crate::{Error, Result, part};
-use ondol_block::{Access, BlockError, FileStore};
+use ondol_block::{Access, BlockError, FileStore, passed};
 use ondol_env::sync::thread;
 use ondol_env::{Env, System};
 use rustix::fs::{FlockOperation, OFlags};
@@ -42,9 +43,9 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<FileStore> {
 /// As [`open`].
 pub(crate) fn look(path: &Path) -> Result<FileStore> {
     patiently(path, || {
-        let store = open_store(path, Access::Read)?;
+        let (store, mut claims) = open_store(path, Access::Read)?;
         let target = Target::of(&store, path)?;
-        let claims = target.lock_base(Access::Read)?;
+        claims.extend(target.lock_base(Access::Read)?);
         Ok(store.with_claims(claims))
     })
 }
@@ -113,25 +114,60 @@ fn patiently(path: &Path, attempt: impl Fn() -> std::result::Result<FileStore, R
     }
 }
 
-/// Opens a file or device, or the part of one that the target names.
-fn open_store(path: &Path, access: Access) -> std::result::Result<FileStore, Refused> {
+/// Opens a file or device, or the part of one that the target names, with what else is to be kept.
+fn open_store(path: &Path, access: Access) -> std::result::Result<(FileStore, Vec<File>), Refused> {
     let (file, part) = part::split(path);
-    let store = FileStore::open(file, access).map_err(|e| refused(e, file))?;
-    match part {
-        Some(part) => part.of(store, path).map_err(Refused::Unfit),
-        None => Ok(store),
-    }
+    let exclusive = access == Access::Write;
+    let taken = |by| taken(&by, file);
+    let (store, claim) = match FileStore::open(file, access) {
+        // It may have been handed over by the process that has the claim.
+        Ok(store) if passed::number(file).is_some() => (store, None),
+        Ok(store) => {
+            let meta = metadata(&store, path)?;
+            (store, roots::claim(&meta, exclusive).map_err(taken)?)
+        }
+        Err(e @ BlockError::Locked { .. }) if passed::number(file).is_none() => {
+            let opened = roots::past_readers(file, access, exclusive).map_err(taken)?;
+            let (opened, claim) = opened.ok_or_else(|| refused(e, file))?;
+            (FileStore::from_claimed(opened, file.display().to_string(), access)?, Some(claim))
+        }
+        Err(e) => return Err(refused(e, file)),
+    };
+    let store = match part {
+        Some(part) => part.of(store, path).map_err(Refused::Unfit)?,
+        None => store,
+    };
+    Ok((store, claim.into_iter().collect()))
 }
 
 fn attempt(path: &Path, access: Access) -> std::result::Result<FileStore, Refused> {
-    let store = open_store(path, access)?;
+    let (store, mut claims) = open_store(path, access)?;
     let target = Target::of(&store, path)?;
-    let mut claims = target.lock_base(access)?;
+    claims.extend(target.lock_base(access)?);
     match access {
         Access::Write => claims.extend(target.claim_others()?),
         Access::Read => target.refuse_writers()?,
     }
     Ok(store.with_claims(claims))
+}
+
+fn metadata(store: &FileStore, path: &Path) -> std::result::Result<Metadata, BlockError> {
+    let open = |source| BlockError::Open { what: "open", name: path.display().to_string(), source };
+    store.file().metadata().map_err(open)
+}
+
+/// Names the process of root's that has what could not be opened.
+fn taken(by: &Taken, path: &Path) -> Refused {
+    let mounts = mountinfo::read().unwrap_or_default();
+    let names = path.metadata().map(|meta| Target::new(meta, path, mounts.clone()).names()).unwrap_or_default();
+    held(holders::by_lock(by.dev, by.ino, &mounts, &names))
+}
+
+fn held(mut by: Vec<Holder>) -> Refused {
+    if by.is_empty() {
+        by.push(Holder::Unknown);
+    }
+    Refused::Held(by)
 }
 
 /// Names who has what could not be opened.
@@ -151,10 +187,7 @@ fn refused(e: BlockError, path: &Path) -> Refused {
             by.push(Holder::Claim { node: own.node.clone() });
         }
     }
-    if by.is_empty() {
-        by.push(Holder::Unknown);
-    }
-    Refused::Held(by)
+    held(by)
 }
 
 /// What is to be opened, and its place among the devices.
@@ -169,8 +202,7 @@ struct Target {
 
 impl Target {
     fn of(store: &FileStore, path: &Path) -> std::result::Result<Self, Refused> {
-        let open = |source| BlockError::Open { what: "open", name: path.display().to_string(), source };
-        let meta = store.file().metadata().map_err(open)?;
+        let meta = metadata(store, path)?;
         let mut target = Self::new(meta, part::split(path).0, mountinfo::read().unwrap_or_default());
         if let (Some(extent), Some((start, len))) = (target.extent, store.part()) {
             target.extent = Some(extent.part(start, len));
@@ -223,18 +255,24 @@ impl Target {
             let held = self.base_holders(access);
             return if held.is_empty() { Ok(Vec::new()) } else { Err(Refused::Held(held)) };
         };
-        let operation = match self.base_is_whole(&file) && access == Access::Write {
+        let exclusive = self.base_is_whole(&file) && access == Access::Write;
+        let taken = |by: Taken| held(holders::by_lock(by.dev, by.ino, &self.mounts, &self.names()));
+        let meta = file.metadata().map_err(|_| held(Vec::new()))?;
+        let claim = roots::claim(&meta, exclusive).map_err(taken)?;
+        let operation = match exclusive {
             true => FlockOperation::NonBlockingLockExclusive,
             false => FlockOperation::NonBlockingLockShared,
         };
         match rustix::fs::flock(&file, operation) {
-            Err(Errno::WOULDBLOCK) => {
-                let held = self.base_holders(access);
-                Err(Refused::Held(if held.is_empty() { vec![Holder::Unknown] } else { held }))
+            // The device itself has the file open for writing, so that nobody can be asked who else has.
+            Err(Errno::WOULDBLOCK) if claim.is_some() && roots::is_roots_alone(&meta) => {
+                roots::tell(device.file.as_deref().unwrap_or(&device.node), &meta);
             }
+            Err(Errno::WOULDBLOCK) => return Err(held(self.base_holders(access))),
             // File systems without locks protect nothing here either.
-            _ => Ok(vec![file]),
+            _ => {}
         }
+        Ok(claim.into_iter().chain([file]).collect())
     }
 
     fn base_is_whole(&self, file: &File) -> bool {

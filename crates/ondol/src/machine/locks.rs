@@ -1,8 +1,10 @@
 //! Processes that hold flock(2) locks, and what is known of a process. Nothing here opens what it looks at.
 
+use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// A lock on a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,14 @@ pub fn by_descriptor(pid: u32, fd: u32) -> Option<Lock> {
     let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     let line = info.lines().filter_map(|l| l.strip_prefix("lock:")).find(|l| l.contains(" FLOCK "))?;
     Some(Lock { pid, exclusive: line.split_whitespace().any(|word| word == "WRITE") })
+}
+
+/// The directory of the files that root's processes lock beside images.
+pub const ROOTS: &str = "/run/ondol";
+
+/// The file in it that stands for the file of which `meta` is known.
+pub fn roots_file(meta: &Metadata) -> PathBuf {
+    Path::new(ROOTS).join(format!("{:x}-{:x}", meta.dev(), meta.ino()))
 }
 
 /// A process's command as ps(1) shows it; a name that it chose itself, made fit to be printed.

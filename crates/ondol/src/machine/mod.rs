@@ -9,5 +9,7 @@ pub mod locks;
 pub mod mountinfo;
 pub(crate) mod pools;
 pub(crate) mod rights;
+mod roots;
 
 pub use claim::users;
+pub use ondol_medium::lease::nobody_writes;

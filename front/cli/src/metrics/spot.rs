@@ -1,5 +1,6 @@
 //! A name in a directory. The directory stays open: a path means something else in another mount namespace, or once something is mounted.
 
+use ondol::machine::nobody_writes;
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, RenameFlags, flock, linkat, openat, renameat, statat, unlinkat,
 };
@@ -134,7 +135,10 @@ impl Spot {
                 Err(Errno::LOOP) => return self.replace(),
                 other => other?,
             };
-            if flock(&found, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            let found = File::from(found);
+            let is_locked = flock(&found, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+            // A lock of somebody who can only read it says nothing: a mount that lives has it open for writing.
+            if is_locked && !nobody_writes(&found) {
                 return Err(Errno::ADDRINUSE.into());
             }
             let stat = rustix::fs::fstat(&found)?;
@@ -225,8 +229,12 @@ mod tests {
         assert!(path.exists(), "who was refused has removed nothing");
         drop(living);
         assert!(!path.exists());
-        // A dead one is replaced, and what has replaced it stays.
+        // A dead one is replaced, whoever reads it, and what has replaced it stays.
         fs::write(&path, "dead").unwrap();
+        let reader = File::open(&path).unwrap();
+        if nobody_writes(&reader) {
+            reader.lock().unwrap();
+        }
         let living = put().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"");
         fs::remove_file(&path).unwrap();

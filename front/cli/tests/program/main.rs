@@ -41,6 +41,7 @@ mod parts;
 mod place;
 mod pool;
 mod protected;
+mod readers;
 mod resize;
 mod seen;
 mod threads;

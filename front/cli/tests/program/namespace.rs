@@ -1,6 +1,6 @@
 //! Scripts as root in a mount namespace of their own, where the program is installed under its other names.
 
-use crate::place::{Place, needs_helper, output};
+use crate::place::{Place, needs_helper, needs_root, output};
 use ondol_skips::{skip, skips};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -79,7 +79,12 @@ pub(crate) fn run(place: &Place, script: &str) {
 
 /// A place for such a script; `None`, noted as skipped, where there can be none.
 pub(crate) fn place() -> Option<Place> {
-    if skips(needs_helper()) {
+    if skips(needs_helper()) { None } else { roots_place() }
+}
+
+/// The same for a script in which only root mounts.
+pub(crate) fn roots_place() -> Option<Place> {
+    if skips(needs_root()) {
         return None;
     }
     let tried = Command::new("unshare").args(["--mount", "setpriv", "--reuid", "0", "true"]).output();

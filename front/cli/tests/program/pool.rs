@@ -121,7 +121,7 @@ fn what_is_no_pool_is_left_alone() {
 fn a_pool_in_use_is_refused_by_name() {
     let pool = Pool::new();
     succeeds(&mut pool.command(&["create", "--size", "64K"]));
-    let file = fs::File::open(pool.path()).unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(pool.path()).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for words in [&["create", "-F"][..], &["info"], &["dump"], &["measure"]] {
         let said = fails(&mut pool.command(words), 1);

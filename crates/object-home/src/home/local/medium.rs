@@ -5,7 +5,7 @@ use rustix::fs::FlockOperation;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,12 +51,12 @@ pub struct RedoFile {
 const PART: usize = 1 << 20;
 
 impl RedoFile {
-    /// Makes a file of `size` bytes that holds zeros. Its blocks are there, so that no commit has to find some.
+    /// Makes a file of `size` bytes that holds zeros, which others can neither read nor lock. Its blocks are there, so that no commit has to find some.
     ///
     /// # Errors
     /// It exists, or the system fails.
     pub fn create(path: &Path, size: u64) -> Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let made = fill(&file, size).and_then(|()| {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             File::open(parent)?.sync_all()?;

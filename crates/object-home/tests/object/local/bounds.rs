@@ -175,6 +175,8 @@ fn a_log_in_a_file_is_kept_for_one_process_and_found_again() {
     let file = Arc::new(RedoFile::create(&path, 1 << 20).unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
     assert!(RedoFile::create(&path, 1 << 20).is_err());
+    // Others can neither read what is not in the bucket yet, nor lock it.
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap()) & 0o777, 0o600);
     let home = make_with(&store, 64, &with(&file, NEVER));
     drop(file);
     (0..10).for_each(|n| _ = commit(&home, n, n));
