@@ -24,7 +24,7 @@ pub struct Drain {
     me: u64,
     files: HashMap<(u32, u64), File>,
     /// Of this step, if it had to find files.
-    trees: Option<recover::Trees>,
+    trees: BTreeMap<u64, recover::Trees>,
     /// Removed before they could be opened: they are not looked for again.
     gone: HashSet<(u32, u64)>,
     /// Not to be found where their file system could not be synced: said once.
@@ -87,7 +87,7 @@ impl Drain {
             before,
             me,
             files: HashMap::new(),
-            trees: None,
+            trees: BTreeMap::new(),
             gone: HashSet::new(),
             lost: HashSet::new(),
             stuck: HashMap::new(),
@@ -102,7 +102,7 @@ impl Drain {
     /// The medium's failure, or that a word in the pool is damaged.
     pub fn step(&mut self, now: bool) -> Result<Drained> {
         let stepped = self.steps(now);
-        self.trees = None;
+        self.trees.clear();
         if matches!(stepped, Err(RunLogError::Nvm(_))) {
             // Whoever begins later is not told by the kernel.
             self.log.stop()?;
@@ -142,7 +142,7 @@ impl Drain {
             if !self.files.contains_key(&key) && !self.gone.contains(&key) {
                 // While it has its name still: a file that is removed can be synced like any other then.
                 let named = slot.identity()?.filter(|(named, ..)| *named == incarnation);
-                let file = named.and_then(|(_, _, identity)| self.open(key, &identity));
+                let file = named.and_then(|(_, dev, identity)| self.open(key, dev, &identity));
                 self.files.extend(file.map(|file| (key, file)));
             }
             let due = pressed || wall_ns() >= slot.load(slot::SINCE)?.saturating_add(AGE_NS);
@@ -169,14 +169,14 @@ impl Drain {
         Ok(drained)
     }
 
-    /// What is mounted.
-    fn trees(&mut self) -> &recover::Trees {
-        self.trees.get_or_insert_with(recover::Trees::new)
+    /// What is mounted of a device.
+    fn trees(&mut self, dev: u64) -> &recover::Trees {
+        self.trees.entry(dev).or_insert_with(|| recover::Trees::on(dev))
     }
 
     /// Opens a file, if it can be found.
-    fn open(&mut self, key: (u32, u64), identity: &Identity) -> Option<File> {
-        match self.trees().find(identity, recover::For::Sync) {
+    fn open(&mut self, key: (u32, u64), dev: u64, identity: &Identity) -> Option<File> {
+        match self.trees(dev).find(identity, recover::For::Sync) {
             recover::Place::Here(file, _) => Some(file),
             recover::Place::Gone => {
                 self.gone.insert(key);
@@ -194,7 +194,7 @@ impl Drain {
             return Ok(None);
         };
         let found = self.files.remove(&key);
-        let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, &identity)) };
+        let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, dev, &identity)) };
         // A copy of the file system may lie over it.
         let file = file.filter(|file| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_dev == dev));
         Ok(Some(Due { slot: slot.index, incarnation, last, dev, identity, file }))
@@ -212,7 +212,7 @@ impl Drain {
             match open {
                 Some(file) => Some(rustix::fs::syncfs(file)),
                 None => {
-                    let beside = files.iter().find_map(|due| self.trees().beside(&due.identity, dev));
+                    let beside = files.iter().find_map(|due| self.trees(dev).beside(&due.identity, dev));
                     beside.map(rustix::fs::syncfs)
                 }
             }

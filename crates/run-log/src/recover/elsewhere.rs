@@ -31,9 +31,10 @@ struct Walk {
 }
 
 impl Elsewhere {
-    /// For files with these inodes.
-    pub(super) fn new(wanted: impl Iterator<Item = u64>) -> Self {
-        Self { trees: Trees::new(), wanted: wanted.collect(), walks: BTreeMap::new() }
+    /// For files by their file system (`f_fsid`) and inode.
+    pub(super) fn new(files: impl Iterator<Item = (u64, u64)>) -> Self {
+        let (fsids, wanted) = files.unzip();
+        Self { trees: Trees::known_as(&fsids), wanted, walks: BTreeMap::new() }
     }
 
     /// As [`Trees::find`].
@@ -149,7 +150,7 @@ mod tests {
         std::fs::write(dir.path().join("below/file"), b"").unwrap();
         let ino = dir.path().join("below/file").metadata().unwrap().ino();
         let [root, point] = ["/part", dir.path().to_str().unwrap()].map(PathBuf::from);
-        let part = Tree { root, point, dir: File::open(dir.path()).unwrap() };
+        let part = Tree { fsid: 1, root, point, dir: File::open(dir.path()).unwrap() };
         let walk = Walk::through(&part, &BTreeSet::from([ino]));
         assert_eq!(walk.paths[&ino], [Path::new("below/file")]);
         assert!(!walk.complete);

@@ -290,9 +290,12 @@ pub fn recover(log: &Log) -> Result<Recovered> {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
     let Found { mut files, dirs } = found(log)?;
     let mut recovered = Recovered::default();
-    let inodes = dirs.iter().flat_map(|dir| dir.records.iter().map(|record| record.ino).chain([dir.identity.ino]));
+    let named = |dir: &FoundDir| {
+        let (fsid, inodes) = (dir.identity.fsid, dir.records.iter().map(|record| record.ino));
+        inodes.chain([dir.identity.ino]).map(|ino| (fsid, ino)).collect::<Vec<_>>()
+    };
     // Of all directories before anything is changed in one.
-    let mut elsewhere = Elsewhere::new(inodes);
+    let mut elsewhere = Elsewhere::new(dirs.iter().flat_map(named));
     let mut plans = Vec::new();
     for dir in &dirs {
         plans.push((dir, names::plan(log, &mut elsewhere, dir, same_boot)?));
@@ -307,7 +310,8 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         }
         recovered.files.extend(told);
     }
-    let mut elsewhere = Elsewhere::new(files.iter().filter_map(|file| file.identity.as_ref()).map(|known| known.ino));
+    let mut elsewhere =
+        Elsewhere::new(files.iter().filter_map(|file| file.identity.as_ref()).map(|known| (known.fsid, known.ino)));
     for file in files {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
         let outcome = match &file.identity {

@@ -5,6 +5,7 @@ use crate::look::{FileKind, Identity, Look};
 use ondol_medium::mountinfo::{self, Entry};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -41,6 +42,8 @@ const ASKED: [&str; 4] = ["ext4", "btrfs", "tmpfs", "xfs"];
 /// A mounted file system, or a part of it.
 #[derive(Debug)]
 pub(super) struct Tree {
+    /// `f_fsid` of statfs(2).
+    pub(super) fsid: u64,
     /// Which directory of its file system: `/`, but for a bind mount.
     pub(super) root: PathBuf,
     /// Where.
@@ -49,7 +52,7 @@ pub(super) struct Tree {
     pub(super) dir: File,
 }
 
-/// What is mounted, as it was when this was made.
+/// What is mounted of some file systems, as it was when this was made. Others are not kept open: nobody could unmount them.
 #[derive(Debug)]
 pub(crate) struct Trees(Vec<Tree>);
 
@@ -90,18 +93,30 @@ fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
 }
 
 impl Trees {
-    pub(crate) fn new() -> Self {
+    /// Those of the device with this number.
+    pub(crate) fn on(dev: u64) -> Self {
+        Self::some(|entry| entry.device_number() == Some(dev), |_| true)
+    }
+
+    /// Those of file systems that are known by their `f_fsid`, whatever their devices are by now.
+    pub(super) fn known_as(fsids: &BTreeSet<u64>) -> Self {
+        Self::some(|_| true, |fsid| fsids.contains(&fsid))
+    }
+
+    fn some(may_be: impl Fn(&Entry) -> bool, is_wanted: impl Fn(u64) -> bool) -> Self {
         let table = mountinfo::read().unwrap_or_default();
-        let asked = table.iter().filter(|entry| ASKED.contains(&&*entry.fs_type));
+        let asked = table.iter().filter(|entry| ASKED.contains(&&*entry.fs_type) && may_be(entry));
         let tree = |entry: &Entry| {
-            Some(Tree { root: entry.root.clone(), point: entry.point.clone(), dir: reach(&table, entry)? })
+            let dir = reach(&table, entry)?;
+            let fsid = rustix::fs::fstatvfs(&dir).ok()?.f_fsid;
+            is_wanted(fsid).then(|| Tree { fsid, root: entry.root.clone(), point: entry.point.clone(), dir })
         };
         Self(asked.filter_map(tree).collect())
     }
 
     /// Those of a file system.
     pub(super) fn of(&self, fsid: u64) -> impl Iterator<Item = &Tree> {
-        self.0.iter().filter(move |tree| rustix::fs::fstatvfs(&tree.dir).is_ok_and(|fs| fs.f_fsid == fsid))
+        self.0.iter().filter(move |tree| tree.fsid == fsid)
     }
 
     /// All of a file system rather than a part.

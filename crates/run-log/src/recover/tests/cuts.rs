@@ -46,8 +46,9 @@ impl<'d> Cut<'d> {
 
     /// A recovery that ends before the records are retired.
     fn recover(&self, clock: &dyn Fn() -> u64) -> Outcome {
-        let (log, mut elsewhere) = (&self.lost.client.log, Elsewhere::new([].into_iter()));
-        bring::bring(log, &mut elsewhere, self.found.identity.as_ref().unwrap(), &self.found, false, clock).unwrap()
+        let (log, known) = (&self.lost.client.log, self.found.identity.as_ref().unwrap());
+        let mut elsewhere = Elsewhere::new([(known.fsid, known.ino)].into_iter());
+        bring::bring(log, &mut elsewhere, known, &self.found, false, clock).unwrap()
     }
 
     fn begin(&self, at: u64) {

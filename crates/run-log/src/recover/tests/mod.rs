@@ -237,7 +237,8 @@ fn directories_that_share_files_wait_for_each_other() {
     // Cut between the record and the end of what it has replaced.
     files.extend(before);
     let before = lost.contents();
-    let mut elsewhere = Elsewhere::new([].into_iter());
+    let known = || dirs.iter().map(|dir| (dir.identity.fsid, dir.identity.ino));
+    let mut elsewhere = Elsewhere::new(known());
     let plans = dirs.iter().map(|dir| {
         let plan = if dir.slot == lost.slot(0).0 {
             names::plan(log, &mut elsewhere, dir, false).unwrap()
@@ -249,7 +250,7 @@ fn directories_that_share_files_wait_for_each_other() {
     });
     let mut groups = names::groups(plans);
     assert_eq!(groups.len(), 1);
-    let mut elsewhere = Elsewhere::new([].into_iter());
+    let mut elsewhere = Elsewhere::new(known());
     let (told, done) = names::bring(log, &mut elsewhere, groups.remove(0), &mut files).unwrap();
     let begun = |which: usize| {
         let (index, incarnation) = lost.slot(which);
