@@ -198,10 +198,10 @@ struct Cut<'a> {
 }
 
 /// The user with the fewest rights.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
 /// An ordinary user can run what was built here.
-fn user_can() -> bool {
+pub(crate) fn user_can() -> bool {
     let mut command = ondol();
     let out = command.arg("--version").uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).stderr(Stdio::null()).status();
     out.is_ok_and(|status| status.success())

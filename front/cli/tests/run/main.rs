@@ -9,10 +9,12 @@ mod counts;
 mod cuts;
 mod decisions;
 mod durable;
+mod forger;
 mod kills;
 mod names;
 mod past;
 mod programs;
+mod rights;
 
 use ondol_skips::{missing, skip, skips};
 use std::io::{BufRead, BufReader, Write};
