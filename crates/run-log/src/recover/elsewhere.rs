@@ -47,9 +47,9 @@ impl Elsewhere {
         let Some((tree, walk)) = self.walk(identity.fsid) else { return Place::Unknown(why) };
         match walk.path(tree, identity) {
             Some(path) => match tree.file(path, identity, purpose) {
-                Ok(Some(file)) => Place::Here(file, Some(tree.point.join(path))),
+                Ok(Some(Ok(file))) => Place::Here(file, Some(tree.point.join(path))),
                 Ok(None) => Place::Unknown(why),
-                Err(e) => Place::Unknown(format!("{}: {e}", tree.point.join(path).display())),
+                Ok(Some(Err(e))) | Err(e) => Place::Unknown(format!("{}: {e}", tree.point.join(path).display())),
             },
             None if walk.complete && !shut => Place::Gone,
             None => Place::Unknown(why),

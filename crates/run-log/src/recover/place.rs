@@ -134,9 +134,13 @@ impl Trees {
         let mut refused = None;
         for (tree, path) in self.below(identity.fsid, &identity.path) {
             match tree.file(path, identity, purpose) {
-                Ok(Some(file)) => return Place::Here(file, Some(identity.path.clone())),
+                Ok(Some(Ok(file))) => return Place::Here(file, Some(identity.path.clone())),
+                // Nor by another name.
+                Ok(Some(Err(e))) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Place::Unknown(format!("{}: {e}", identity.path.display()));
+                }
                 Ok(None) => {}
-                Err(e) => refused = Some(e),
+                Ok(Some(Err(e))) | Err(e) => refused = Some(e),
             }
         }
         let why = |what: &str| Place::Unknown(format!("{what}; it lay at {}", identity.path.display()));
@@ -172,7 +176,7 @@ impl Trees {
             let entries = Dir::read_from(tree.at(dir, LISTED).ok()?).ok()?.flatten();
             entries.filter(|entry| entry.ino() == identity.ino).find_map(|entry| {
                 let path = dir.join(OsStr::from_bytes(entry.file_name().to_bytes()));
-                let file = tree.file(&path, identity, purpose).ok()??;
+                let file = tree.file(&path, identity, purpose).ok()??.ok()?;
                 Some((file, tree.point.join(path)))
             })
         })
@@ -202,9 +206,9 @@ impl Tree {
     }
 
     /// Opens what lies at a path below it, if it is the file.
-    pub(super) fn file(&self, path: &Path, identity: &Identity, purpose: For) -> io::Result<Option<File>> {
+    pub(super) fn file(&self, path: &Path, identity: &Identity, purpose: For) -> io::Result<Option<io::Result<File>>> {
         let found = self.at(path, OFlags::PATH)?;
-        if is_it(&found, identity) { open(&found, purpose).map(Some) } else { Ok(None) }
+        Ok(is_it(&found, identity).then(|| open(&found, purpose)))
     }
 }
 

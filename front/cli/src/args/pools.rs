@@ -47,7 +47,7 @@ const DUMP: &str = if ondol::HAS_BUCKETS {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pool {
-    /// Make a pool on a DAX device or in a file
+    /// Make a pool on a DAX device or in a file, which only its owner may read
     Create(PoolCreate),
     #[command(about = INFO)]
     Info(PoolInfo),

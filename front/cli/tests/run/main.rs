@@ -9,6 +9,8 @@ mod counts;
 mod cuts;
 mod decisions;
 mod durable;
+mod forger;
+mod given_up;
 mod kills;
 mod names;
 mod past;
