@@ -4,7 +4,7 @@ use crate::forger::{Forger, SIZE, USER};
 use crate::power::{Mounted, unavailable, user_can};
 use crate::{eventually, ondol, output, succeeds};
 use ondol_skips::{skip, skips};
-use rustix::fs::{CWD, Mode};
+use rustix::fs::{CWD, Mode, RenameFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use std::fs::{self, File, Permissions};
 use std::os::fd::AsRawFd;
@@ -19,8 +19,10 @@ use std::thread::scope;
 const SECRET: &[u8] = b"root:$6$original:1:0:99999:7:::\n";
 const FORGED: &[u8] = b"root::1:0:99999:7:::\n";
 
-/// A place with a directory of an ordinary user, and files that only root may write to. Everybody may enter it.
+/// A file system with a directory of an ordinary user, and files that only root may write to. Everybody may enter it. It is small: who may not open
+/// handles looks all through it.
 struct Scene {
+    _mounted: Mounted,
     place: tempfile::TempDir,
 }
 
@@ -31,13 +33,11 @@ impl Scene {
         if skips(unavailable(&[]).or_else(unfit)) {
             return None;
         }
-        // Where the kernel has handles that last, on a file system that everybody may enter.
-        let scene = Self { place: tempfile::tempdir_in("/var/tmp").unwrap() };
-        if ondol::run::is_log(scene.place.path()) || !scene.is_on_ext4() {
-            skip("/var/tmp is not on ext4");
-            return None;
-        }
-        fs::set_permissions(scene.place.path(), Permissions::from_mode(0o755)).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+        let [image, dir] = ["image", "mnt"].map(|name| place.path().join(name));
+        fs::create_dir(&dir).unwrap();
+        let scene = Self { _mounted: mounted(&image, &dir), place };
         fs::create_dir(scene.path("user")).unwrap();
         chown(scene.path("user"), Some(USER), Some(USER)).unwrap();
         fs::create_dir(scene.path("etc")).unwrap();
@@ -45,12 +45,8 @@ impl Scene {
         Some(scene)
     }
 
-    fn is_on_ext4(&self) -> bool {
-        rustix::fs::statfs(self.place.path()).is_ok_and(|fs| fs.f_type == 0xEF53)
-    }
-
     fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
+        self.place.path().join("mnt").join(name)
     }
 
     /// A file of root's alone.
@@ -72,6 +68,13 @@ impl Scene {
     fn is_as_it_was(&self) {
         assert_eq!(fs::read(self.path("etc/shadow")).unwrap(), SECRET);
     }
+}
+
+/// A new file system.
+fn mounted(image: &Path, dir: &Path) -> Mounted {
+    File::create(image).unwrap().set_len(48 << 20).unwrap();
+    succeeds(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(image));
+    Mounted::new(image, dir)
 }
 
 /// The program as an ordinary user.
@@ -200,11 +203,9 @@ fn a_name_that_alternates_gives_nothing() {
 #[test]
 fn the_owner_that_a_users_medium_tells_is_not_believed() {
     let Some(scene) = Scene::new() else { return };
-    let [image, media, pool] = ["stick", "media", "user/pool"].map(|name| scene.path(name));
-    File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    let [media, pool] = ["media", "user/pool"].map(|name| scene.path(name));
     fs::create_dir(&media).unwrap();
-    succeeds(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image));
-    let mounted = Mounted::new(&image, &media);
+    let stick = mounted(&scene.place.path().join("stick"), &media);
     scene.forged(0o600);
     fs::copy(&pool, media.join("pool")).unwrap();
     fs::set_permissions(media.join("pool"), Permissions::from_mode(0o600)).unwrap();
@@ -218,27 +219,27 @@ fn the_owner_that_a_users_medium_tells_is_not_believed() {
     remount("suid");
     succeeds(&mut recover(&media.join("pool")));
     assert_eq!(&fs::read(scene.path("etc/shadow")).unwrap()[..FORGED.len()], FORGED);
-    drop(mounted);
+    drop(stick);
 }
 
 #[test]
 fn a_directory_that_is_exchanged_leads_nowhere() {
     let Some(scene) = Scene::new() else { return };
-    let [dir, aside, pool] = ["user/dir", "user/aside", "pool"].map(|name| scene.path(name));
+    let [dir, link, pool] = ["user/dir", "user/link", "pool"].map(|name| scene.path(name));
+    symlink(scene.path("etc"), &link).unwrap();
+    let exchange = || rustix::fs::renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE).unwrap();
     let before = scene.path("etc").read_dir().unwrap().count();
     for _ in 0..40 {
         fs::create_dir(&dir).unwrap();
-        let file = dir.join("shadow");
+        let file = dir.join("file");
         fs::write(&file, b"theirs").unwrap();
         Forger::new(&pool).bytes(&file, b"root's", true).done(&pool, 0, 0o600);
         let over = AtomicBool::new(false);
         scope(|threads| {
             threads.spawn(|| {
                 while !over.load(Relaxed) {
-                    fs::rename(&dir, &aside).unwrap();
-                    symlink(scene.path("etc"), &dir).unwrap();
-                    fs::remove_file(&dir).unwrap();
-                    fs::rename(&aside, &dir).unwrap();
+                    exchange();
+                    exchange();
                 }
             });
             output(&mut recover(&pool));
@@ -341,17 +342,11 @@ fn no_pool_of_another_user_changes_what_that_user_may_not() {
     // In memory: making thousands of pools durable takes long.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let pool = memory.path().join("pool");
-    let [image, mnt] = ["image", "mnt"].map(|name| scene.path(name));
-    File::create(&image).unwrap().set_len(16 << 20).unwrap();
-    fs::create_dir(&mnt).unwrap();
-    succeeds(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image));
-    // A user's recovery may look through all of it.
-    let _mounted = Mounted::new(&image, &mnt);
-    fs::create_dir(mnt.join("deep")).unwrap();
-    fs::set_permissions(mnt.join("deep"), Permissions::from_mode(0o700)).unwrap();
-    let name = |n| format!("mnt/{}file-{n}", if n % 2 == 0 { "" } else { "deep/" });
+    fs::create_dir(scene.path("etc/deep")).unwrap();
+    fs::set_permissions(scene.path("etc/deep"), Permissions::from_mode(0o700)).unwrap();
+    let name = |n| format!("etc/{}file-{n}", if n % 2 == 0 { "" } else { "deep/" });
     let victims: Vec<PathBuf> = (0..8).map(|n| scene.private(&name(n))).collect();
-    let before = seen(&mnt);
+    let before = seen(&scene.path(""));
     let rounds = if std::env::var_os("ONDOL_HUNT").is_some() { 10_000 } else { 300 };
     let mut random = u64::from(std::process::id()) << 32 | 0x9E37_79B9;
     println!("begins with {random}");
@@ -363,7 +358,7 @@ fn no_pool_of_another_user_changes_what_that_user_may_not() {
     for round in 0..rounds {
         let mut forger = Forger::new(&pool);
         if next(2) == 0 {
-            let dir = ["mnt/new", "mnt/deep/new"][next(2) as usize];
+            let dir = ["etc/new", "etc/deep/new"][next(2) as usize];
             forger =
                 forger.born(&scene.path(dir), [0o104_755, 0o100_644][next(2) as usize], [0, USER][next(2) as usize]);
         }
@@ -383,6 +378,6 @@ fn no_pool_of_another_user_changes_what_that_user_may_not() {
         recovered += u64::from(ondol::run::recover(&pool, next(2) == 0).is_ok());
     }
     assert!(recovered > rounds / 4, "{recovered} of {rounds}");
-    assert!(seen(&mnt) == before);
+    assert!(seen(&scene.path("")) == before);
     println!("{rounds} pools, {recovered} of them were looked through");
 }
