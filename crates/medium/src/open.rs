@@ -103,8 +103,13 @@ impl Nvm {
         }
         let (map, kind) = map(&file, len, writable, kind.is_char_device()).map_err(|e| fail("map", e))?;
         // An ordinary file's device says nothing of it, and asking takes long beside the start of a program.
-        let below =
-            || if kind == MediumKind::DaxFile { detect::device(SYSFS.as_ref(), "block", meta.dev()) } else { Device::default() };
+        let below = || {
+            if kind == MediumKind::DaxFile {
+                detect::device(SYSFS.as_ref(), "block", meta.dev())
+            } else {
+                Device::default()
+            }
+        };
         let device = device.unwrap_or_else(below);
         let domain = resolve(&name, kind, options.domain, &device)?;
         let nvm = Self::new(name, map, kind, domain).with_model(options.model);

@@ -69,9 +69,7 @@ impl Handle {
         room.copy_from_slice(&self.bytes);
         let flags = libc::O_PATH | libc::O_CLOEXEC;
         // SAFETY: the kernel reads `len` bytes of handle behind the two numbers, which `raw` has.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw const raw, flags)
-        };
+        let fd = unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw const raw, flags) };
         match libc::c_int::try_from(fd) {
             // SAFETY: a descriptor that the kernel has just made is nobody else's.
             Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),

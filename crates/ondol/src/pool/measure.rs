@@ -100,7 +100,8 @@ const LEAST: usize = 20;
 /// # Errors
 /// It is in use, is no pool that this program can use, has no free space, or cannot have the persistence domain, by name.
 pub fn measure(path: impl AsRef<Path>, options: &MeasureOptions) -> Result<PoolCosts> {
-    let opened = NvmOptions { access: Access::Write, domain: options.domain, model: options.model, ..NvmOptions::default() };
+    let opened =
+        NvmOptions { access: Access::Write, domain: options.domain, model: options.model, ..NvmOptions::default() };
     let nvm = crate::machine::pools::open(path.as_ref(), &opened)?;
     let report = inspect(&nvm)?;
     let header = report.header(nvm.name(), nvm.size())?.clone();

@@ -137,13 +137,7 @@ fn fitting(name: &[u8], room: usize) -> &[u8] {
 }
 
 /// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never writes to it, one that is repeated does.
-pub(super) fn beside(
-    dir: &File,
-    path: &Path,
-    file: &FoundFile,
-    pieces: &[Piece],
-    mark: &str,
-) -> io::Result<Outcome> {
+pub(super) fn beside(dir: &File, path: &Path, file: &FoundFile, pieces: &[Piece], mark: &str) -> io::Result<Outcome> {
     let suffix = format!("{mark}-{}", file.slot);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let name = [fitting(name, NAME_MAX.saturating_sub(suffix.len())), suffix.as_bytes()].concat();

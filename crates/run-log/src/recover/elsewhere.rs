@@ -62,7 +62,8 @@ impl Elsewhere {
                 return Ok((dir, path));
             }
         }
-        let walked = self.walk(identity.fsid).and_then(|(tree, walk)| Some(tree.point.join(walk.path(tree, identity)?)));
+        let walked =
+            self.walk(identity.fsid).and_then(|(tree, walk)| Some(tree.point.join(walk.path(tree, identity)?)));
         let found = walked.and_then(|path| Some((self.trees.directory(identity, &path)?, path)));
         found.ok_or_else(|| io::Error::other("nobody knows in which directory it lies"))
     }
@@ -91,7 +92,7 @@ impl Walk {
         let mut dirs = vec![PathBuf::new()];
         while let Some(dir) = dirs.pop() {
             let looked = walk.look(tree, &dir, wanted);
-            match looked.as_ref().map_err(|e| Errno::from_io_error(e)) {
+            match looked.as_ref().map_err(Errno::from_io_error) {
                 Ok(_) => dirs.extend(looked.into_iter().flatten()),
                 // What this user may not enter, it has moved nothing into. One that it may enter and not list hides what is below.
                 Err(_) if is_refused(&looked) => {
@@ -148,7 +149,7 @@ mod tests {
         std::fs::write(dir.path().join("below/file"), b"").unwrap();
         let ino = dir.path().join("below/file").metadata().unwrap().ino();
         let [root, point] = ["/part", dir.path().to_str().unwrap()].map(PathBuf::from);
-        let part = Tree { root, point, dir: File::open(dir.path()).unwrap() };
+        let part = Tree { root, point, dir: File::open(dir.path()).unwrap(), fsid: 0 };
         let walk = Walk::through(&part, &BTreeSet::from([ino]));
         assert_eq!(walk.paths[&ino], [Path::new("below/file")]);
         assert!(!walk.complete);

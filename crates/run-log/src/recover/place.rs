@@ -5,6 +5,7 @@ use crate::look::{FileKind, Identity, Look};
 use ondol_medium::mountinfo::{self, Entry};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -47,11 +48,13 @@ pub(super) struct Tree {
     pub(super) point: PathBuf,
     /// Open for its name only.
     pub(super) dir: File,
+    /// Which file system: `f_fsid` of statfs(2).
+    pub(super) fsid: u64,
 }
 
-/// What is mounted, as it was when this was made.
+/// What is mounted, as it was when this was made; opened when somebody looks at it.
 #[derive(Debug)]
-pub(crate) struct Trees(Vec<Tree>);
+pub(crate) struct Trees(Vec<(Entry, OnceCell<Option<Tree>>)>);
 
 const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 pub(super) const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
@@ -65,53 +68,59 @@ fn open_below(dir: &File, path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)?.into())
 }
 
-/// Opens the root of a mount, for its name only. None that is hidden, nor one below what a server shows: that might never answer.
-fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
-    let lies_on = |entry: &Entry| table.iter().find(|on| on.id == entry.parent && on.id != entry.id);
-    // Of mounts on each other the last is the one that a path leads to.
-    let mut on = lies_on(entry);
-    while let Some(below) = on.filter(|on| on.point == entry.point) {
-        on = lies_on(below);
-    }
-    let name_only = NAME_ONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = match on {
-        Some(on) if on.is_fuse() || on.fs_type.starts_with("nfs") => return None,
-        Some(on) => {
-            let path = entry.point.strip_prefix(&on.point).ok()?;
-            let above = open_below(&reach(table, on)?, path.parent()?, NAME_ONLY).ok()?;
-            rustix::fs::openat(above, path.file_name()?, name_only, Mode::empty())
-        }
-        None => rustix::fs::openat(CWD, &entry.point, name_only, Mode::empty()),
-    };
-    let opened = File::from(opened.ok()?);
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let mount = rustix::fs::statx(&opened, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
-    (mount == entry.id).then_some(opened)
-}
-
 impl Trees {
     pub(crate) fn new() -> Self {
-        let table = mountinfo::read().unwrap_or_default();
-        let asked = table.iter().filter(|entry| ASKED.contains(&&*entry.fs_type));
-        let tree = |entry: &Entry| {
-            Some(Tree { root: entry.root.clone(), point: entry.point.clone(), dir: reach(&table, entry)? })
-        };
-        Self(asked.filter_map(tree).collect())
+        Self(mountinfo::read().unwrap_or_default().into_iter().map(|entry| (entry, OnceCell::new())).collect())
     }
 
-    /// Those of a file system.
-    pub(super) fn of(&self, fsid: u64) -> impl Iterator<Item = &Tree> {
-        self.0.iter().filter(move |tree| rustix::fs::fstatvfs(&tree.dir).is_ok_and(|fs| fs.f_fsid == fsid))
+    /// Those of a file system, of mounts that are looked at.
+    fn among(&self, fsid: u64, looks: impl Fn(&Entry) -> bool) -> impl Iterator<Item = &Tree> {
+        let asked = self.0.iter().filter(move |(entry, _)| ASKED.contains(&&*entry.fs_type) && looks(entry));
+        let trees = asked.filter_map(|(entry, tree)| tree.get_or_init(|| self.tree(entry)).as_ref());
+        trees.filter(move |tree| tree.fsid == fsid)
+    }
+
+    fn tree(&self, entry: &Entry) -> Option<Tree> {
+        let dir = self.reach(entry)?;
+        let fsid = rustix::fs::fstatvfs(&dir).ok()?.f_fsid;
+        Some(Tree { root: entry.root.clone(), point: entry.point.clone(), dir, fsid })
+    }
+
+    /// Opens the root of a mount, for its name only. None that is hidden, nor one below what a server shows: that might never answer.
+    fn reach(&self, entry: &Entry) -> Option<File> {
+        let table = || self.0.iter().map(|(entry, _)| entry);
+        let lies_on = |entry: &Entry| table().find(|on| on.id == entry.parent && on.id != entry.id);
+        // Of mounts on each other the last is the one that a path leads to.
+        let mut on = lies_on(entry);
+        while let Some(below) = on.filter(|on| on.point == entry.point) {
+            on = lies_on(below);
+        }
+        let name_only = NAME_ONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = match on {
+            Some(on) if on.is_fuse() || on.fs_type.starts_with("nfs") => return None,
+            Some(on) => {
+                let path = entry.point.strip_prefix(&on.point).ok()?;
+                let above = open_below(&self.reach(on)?, path.parent()?, NAME_ONLY).ok()?;
+                rustix::fs::openat(above, path.file_name()?, name_only, Mode::empty())
+            }
+            None => rustix::fs::openat(CWD, &entry.point, name_only, Mode::empty()),
+        };
+        let opened = File::from(opened.ok()?);
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let mount = rustix::fs::statx(&opened, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
+        (mount == entry.id).then_some(opened)
     }
 
     /// All of a file system rather than a part.
     pub(super) fn whole(&self, fsid: u64) -> Option<&Tree> {
-        self.of(fsid).find(|tree| tree.root == Path::new("/")).or_else(|| self.of(fsid).next())
+        let is_whole = |tree: &&Tree| tree.root == Path::new("/");
+        self.among(fsid, |_| true).find(is_whole).or_else(|| self.among(fsid, |_| true).next())
     }
 
     /// A path below each tree of its file system that it may lead through.
     pub(super) fn below<'t>(&'t self, fsid: u64, path: &'t Path) -> impl Iterator<Item = (&'t Tree, &'t Path)> {
-        self.of(fsid).filter_map(move |tree| Some((tree, path.strip_prefix(&tree.point).ok()?)))
+        let leads_there = move |entry: &Entry| path.starts_with(&entry.point);
+        self.among(fsid, leads_there).filter_map(move |tree| Some((tree, path.strip_prefix(&tree.point).ok()?)))
     }
 
     /// Finds a file by its path, if that leads to it, else by its handle, else by its inode in its directory.

@@ -303,7 +303,8 @@ fn a_server_that_never_answers_is_not_asked() {
         let recovering = threads.spawn(|| {
             rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS).unwrap();
             mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
-            let options = format!("fd={},rootmode=40000,user_id={USER},group_id={USER},allow_other", server.as_raw_fd());
+            let options =
+                format!("fd={},rootmode=40000,user_id={USER},group_id={USER},allow_other", server.as_raw_fd());
             let options = std::ffi::CString::new(options).unwrap();
             mount("hung", &hung, "fuse", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()).unwrap();
             ends(&mut recover(&pool))
@@ -321,7 +322,8 @@ fn seen(dir: &Path) -> Vec<(PathBuf, [i64; 8], Vec<u8>)> {
     while let Some(path) = left.pop() {
         let meta = path.symlink_metadata().unwrap();
         let about = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
-        let about = about.into_iter().chain([meta.mode(), meta.uid(), meta.gid()].map(i64::from)).chain([meta.size() as i64]);
+        let about =
+            about.into_iter().chain([meta.mode(), meta.uid(), meta.gid()].map(i64::from)).chain([meta.size() as i64]);
         let bytes = if meta.is_dir() { Vec::new() } else { fs::read(&path).unwrap() };
         if meta.is_dir() {
             left.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
@@ -357,7 +359,8 @@ fn no_pool_of_another_user_changes_what_that_user_may_not() {
         let mut forger = Forger::new(&pool);
         if next(2) == 0 {
             let dir = ["etc/new", "etc/deep/new"][next(2) as usize];
-            forger = forger.born(&scene.path(dir), [0o104_755, 0o100_644][next(2) as usize], [0, USER][next(2) as usize]);
+            forger =
+                forger.born(&scene.path(dir), [0o104_755, 0o100_644][next(2) as usize], [0, USER][next(2) as usize]);
         }
         let first = next(victims.len() as u64) as usize;
         for victim in victims.iter().cycle().skip(first).take(1 + next(3) as usize) {
