@@ -93,7 +93,7 @@ impl Walk {
         let mut dirs = vec![PathBuf::new()];
         while let Some(dir) = dirs.pop() {
             let looked = walk.look(tree, &dir, wanted);
-            match looked.as_ref().map_err(|e| Errno::from_io_error(e)) {
+            match looked.as_ref().map_err(Errno::from_io_error) {
                 Ok(_) => dirs.extend(looked.into_iter().flatten()),
                 // What this user may not enter, it has moved nothing into. One that it may enter and not list hides what is below.
                 Err(_) if is_refused(&looked) => {

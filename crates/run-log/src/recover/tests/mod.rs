@@ -9,8 +9,8 @@ use crate::recover::elsewhere::Elsewhere;
 use crate::recover::names::{self, Plan};
 use crate::recover::{Found, Outcome};
 use crate::slot::Begun;
-use crate::{Look, Subject, Written};
-use rig::{HOUR, Lost};
+use crate::{FileKind, Handle, Look, Subject, Written};
+use rig::{DEV, HOUR, Lost};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -128,6 +128,23 @@ fn names_that_others_have_taken_stay_theirs() {
     let mut found = lost.contents();
     found.retain(|name, _| !name.contains(".ondol-"));
     assert_eq!(found, after);
+}
+
+/// They are not logged, and who makes them up gets none.
+#[test]
+fn no_file_gets_setuid_or_setgid_bits() {
+    for set_id in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (lost, owner) = (Lost::new(dir.path()), fs::metadata(dir.path()).unwrap());
+        let (handle, kind) = (Handle { kind: 1, bytes: vec![95; 8] }, FileKind::File);
+        let look = Look { dev: DEV, ino: 95, birth: 95, ctime: 1, mtime: 1, size: 0, kind, set_id };
+        let file = Subject { look, handle, links: 1, mode: 0o106_755, uid: owner.uid(), gid: owner.gid() };
+        lost.change(Change::Create, "", "file", &file, None);
+        assert_eq!(crate::found(lost.client.log()).unwrap().is_empty(), set_id);
+        lost.recover(false);
+        let made = fs::metadata(dir.path().join("file")).map(|meta| meta.permissions().mode() & 0o7777);
+        assert_eq!(made.ok(), (!set_id).then_some(0o755));
+    }
 }
 
 /// A new pool meets a file that another one has met: it leaves what that has put beside it. The name of what is put there is never too long.
