@@ -60,11 +60,11 @@ impl Forger {
     /// Bytes that a file is to begin with. As somebody who has changed it last, an hour ago, if `theirs`.
     pub(crate) fn bytes(self, victim: &Path, bytes: &[u8], theirs: bool) -> Self {
         let Subject { look, handle, .. } = subject(victim);
-        let mtime = look.mtime - if theirs { 3_600_000_000_000 } else { 0 };
+        let [mtime, ctime] = [look.mtime, look.ctime].map(|at| at - if theirs { 3_600_000_000_000 } else { 0 });
         let fsid = rustix::fs::statvfs(victim.parent().unwrap()).unwrap().f_fsid;
         let identity = Identity { fsid, ino: look.ino, kind: FileKind::File, handle, path: victim.into() };
         // Nobody asks whether the length is right: what was there already stays behind.
-        let look = Look { size: 0, mtime, dev: 1, set_id: false, ..look };
+        let look = Look { size: 0, mtime, ctime, dev: 1, set_id: false, ..look };
         let call = Forged { look, identity, bytes, size: Cell::new(0) };
         let slot = self.0.slot(&look).unwrap().unwrap();
         assert_eq!(self.0.sync(slot, &call), Ok(false));
