@@ -49,7 +49,7 @@ fn check(dir: &Path, by_user: bool) -> Vec<String> {
 }
 
 #[test]
-fn what_was_synced_is_there_whatever_its_program_did_to_the_file_before_it_was_named() {
+fn what_was_synced_before_its_file_got_other_times_rights_or_names_is_there_after_a_power_cut() {
     if skips(unavailable(&["cc"])) {
         return;
     }

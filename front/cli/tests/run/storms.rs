@@ -87,11 +87,11 @@ fn storms(rounds: u64, on_disk: bool) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_by_many_threads_with_a_pool_in_memory() {
-    storms(4, false);
+fn what_many_threads_have_synced_is_there_after_a_power_cut() {
+    storms(3, false);
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_by_many_threads_with_a_pool_on_a_slow_disk() {
-    storms(8, true);
+fn what_many_threads_have_synced_with_a_pool_on_a_slow_disk_is_there_after_a_power_cut() {
+    storms(4, true);
 }
