@@ -85,7 +85,8 @@ impl Nvm {
         Self::from_claimed(file, name, options)
     }
 
-    /// As [`Nvm::from_file`], of a file that the caller has for himself by other means than its lock, which is taken if nobody has it.
+    /// As [`Nvm::from_file`], of a file that the caller has for himself by other means than its lock, which is taken if
+    /// nobody has it.
     ///
     /// # Errors
     /// As for [`Nvm::open`], but never `Locked`.

@@ -1,4 +1,5 @@
-//! Locks of users who can only read an image or a pool: they keep root from nothing, and root's own processes still see each other.
+//! Locks of users who can only read an image or a pool: they keep root from nothing, and root's own processes still see
+//! each other.
 
 use crate::namespace::{roots_place, run};
 
