@@ -182,7 +182,8 @@ impl FileStore {
         }
     }
 
-    /// Takes over an open file that the caller has for himself by other means than its lock, which is taken if nobody has it.
+    /// Takes over an open file that the caller has for himself by other means than its lock, which is taken if nobody
+    /// has it.
     ///
     /// # Errors
     /// As [`Self::from_file`], but never `Locked`.

@@ -190,7 +190,8 @@ fn place(pid: u32, fd: u32, own: bool) -> Option<File> {
     (own || mount().is_some_and(|entry| !entry.is_fuse())).then_some(file)
 }
 
-/// By what a process of root's has the file of root's own open that stands for what it has open as `fd`: it may have locked that alone.
+/// By what a process of root's has the file of root's own open that stands for what it has open as `fd`: it may have
+/// locked that alone.
 fn roots_file(pid: u32, fd: u32, open: &[(u32, PathBuf)]) -> Option<u32> {
     let path = locks::roots_file(&place(pid, fd, false)?.metadata().ok()?);
     open.iter().find(|(_, link)| *link == path).map(|(fd, _)| *fd)

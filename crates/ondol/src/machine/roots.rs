@@ -1,6 +1,7 @@
-//! What root's processes lock beside an image or pool: a file of root's own in `/run/ondol`, named by device and inode. A lock of flock(2) can be taken, and
-//! kept, by whoever may read the image; so root goes on without it where nobody has the image open for writing, and is seen by this file all the same.
-//! `docs/design/mount.md`, *Locks*, says why that is enough.
+//! What root's processes lock beside an image or pool: a file of root's own in `/run/ondol`, named by device and inode.
+//! A lock of flock(2) can be taken, and kept, by whoever may read the image; so root goes on without it where nobody
+//! has the image open for writing, and is seen by this file all the same. `docs/design/mount.md`, *Locks*, says why
+//! that is enough.
 
 use super::locks::{self, ROOTS};
 use ondol_block::{Access, reopen};
@@ -35,7 +36,8 @@ impl Taken {
     }
 }
 
-/// Locks root's own file for the regular file that `meta` is of; other users only look. None where there is nothing to lock.
+/// Locks root's own file for the regular file that `meta` is of; other users only look. None where there is nothing to
+/// lock.
 ///
 /// # Errors
 /// Another process of root's has it.
@@ -108,7 +110,8 @@ fn sweep(dir: &File, own: &OsStr) {
     }
 }
 
-/// Opens the regular file at `path` past the locks on it, for root, with root's own lock, if nobody has it open for writing; none otherwise.
+/// Opens the regular file at `path` past the locks on it, for root, with root's own lock, if nobody has it open for
+/// writing; none otherwise.
 ///
 /// # Errors
 /// Another process of root's has it.
@@ -131,7 +134,8 @@ pub(super) fn past_readers(path: &Path, access: Access, exclusive: bool) -> Resu
     Ok(opened.map(|file| (file, claim)))
 }
 
-/// Whether no ordinary user could have opened the file for writing: nobody but root may. What an ACL grants is within the bits of the group.
+/// Whether no ordinary user could have opened the file for writing: nobody but root may. What an ACL grants is within
+/// the bits of the group.
 pub(super) fn is_roots_alone(meta: &Metadata) -> bool {
     meta.uid() == 0 && meta.mode() & 0o022 == 0
 }

@@ -51,7 +51,8 @@ pub struct RedoFile {
 const PART: usize = 1 << 20;
 
 impl RedoFile {
-    /// Makes a file of `size` bytes that holds zeros, which others can neither read nor lock. Its blocks are there, so that no commit has to find some.
+    /// Makes a file of `size` bytes that holds zeros, which others can neither read nor lock. Its blocks are there, so
+    /// that no commit has to find some.
     ///
     /// # Errors
     /// It exists, or the system fails.
