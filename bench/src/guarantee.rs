@@ -118,7 +118,9 @@ mod tests {
     fn mount(fs_type: &str, source: &str, options: &str) -> Entry {
         Entry {
             id: 1,
+            parent: 0,
             device: "7:0".into(),
+            root: "/".into(),
             point: "/m".into(),
             flags: "rw".into(),
             fs_type: fs_type.into(),
