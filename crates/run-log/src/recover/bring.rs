@@ -6,7 +6,7 @@ use crate::format::HORIZON_NS;
 use crate::look::{Identity, Look, Times};
 use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
-use crate::recover::place::{For, Place};
+use crate::recover::place::{For, Place, to_write};
 use crate::recover::{FoundFile, Outcome};
 use crate::slot::Slot;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
@@ -83,10 +83,16 @@ pub(super) fn bring(
     same_boot: bool,
     clock: &dyn Fn() -> u64,
 ) -> Result<Outcome> {
-    let (target, path) = match elsewhere.find(identity, For::Write) {
-        Place::Here(target, path) => (target, path),
+    let (found, path) = match elsewhere.find(identity, For::Name) {
+        Place::Here(found, path) => (found, path),
         Place::Gone => return Ok(Outcome::Gone),
         Place::Unknown(why) | Place::Hidden(why) => return Ok(Outcome::Unreachable(why)),
+    };
+    // Opening it may change its ctime.
+    let opened = Look::at(found.as_fd()).map_err(io::Error::from).and_then(|look| Ok((look, to_write(&found)?)));
+    let (look, target) = match opened {
+        Ok(opened) => opened,
+        Err(e) => return Ok(Outcome::Unreachable(format!("{}: {e}", identity.path.display()))),
     };
     let pieces = file.pieces();
     let slot = log.slot(file.slot);
@@ -96,7 +102,14 @@ pub(super) fn bring(
         write_after(&target, file, &pieces, times, || recovering.before_a_write(&target)).map(Outcome::Replayed)
     };
     let refused = slot.has_failed()?;
-    let done = match plan(&target, file, &pieces, same_boot, begun) {
+    // Where the page cache outlived the programs it may have everything.
+    let same_cache = same_boot && look.dev == file.dev;
+    let whole = if same_cache { has(&target, file, &pieces) } else { Ok(false) };
+    let planned = whole.and_then(|whole| match whole {
+        true => Ok(Plan::Nothing),
+        false => plan(&target, &look, file, same_cache, begun),
+    });
+    let done = match planned {
         // The page cache has what the disk has refused, as if it were there.
         Ok(Plan::Nothing) if refused => forget(&target, &pieces).and_then(|()| home(None)),
         Ok(Plan::Write(times)) if refused => forget(&target, &pieces).and_then(|()| home(times)),
@@ -117,12 +130,8 @@ pub(super) fn bring(
     }
 }
 
-fn plan(target: &File, file: &FoundFile, pieces: &[Piece], same_boot: bool, begun: Option<u64>) -> io::Result<Plan> {
-    let now = Look::at(target.as_fd())?;
-    let same_cache = same_boot && now.dev == file.dev;
-    if same_cache && has(target, file, pieces)? {
-        return Ok(Plan::Nothing);
-    }
+/// What is to be done with a file that looked like this before it was opened.
+fn plan(target: &File, now: &Look, file: &FoundFile, same_cache: bool, begun: Option<u64>) -> io::Result<Plan> {
     let newest = &file.newest;
     let horizon = newest.ctime.saturating_add(if same_cache { 0 } else { HORIZON_NS });
     // The word has milliseconds. What others had written before it was published was no reason to begin.

@@ -32,8 +32,8 @@ pub(crate) enum Place {
 pub(crate) enum For {
     /// To be synced. For writing it could not be run as a program meanwhile.
     Sync,
-    /// To be written to.
-    Write,
+    /// For its name only: [`to_write`] opens it then.
+    Name,
 }
 
 /// File systems that are asked: of the kernel's own those that wait for nobody. `ondol run` serves the first, its tests run on others.
@@ -219,14 +219,26 @@ fn is_it(found: &File, identity: &Identity) -> bool {
         && Handle::of(found.as_fd()).is_ok_and(|handle| handle == identity.handle)
 }
 
-/// Opens a file or directory that is open for its name only. Who owns a file brings its bytes home also if its mode says that nobody writes to it any
-/// more.
+/// Opens a file or directory that is open for its name only.
 fn open(found: &File, purpose: For) -> io::Result<File> {
+    match purpose {
+        For::Name => found.try_clone(),
+        For::Sync => reopen(found, OpenOptions::new().read(true)),
+    }
+}
+
+fn reopen(found: &File, options: &mut OpenOptions) -> io::Result<File> {
+    options.custom_flags(libc::O_NONBLOCK).open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+/// Opens a file to be written to that is open for its name only. Who owns a file brings its bytes home also if its mode
+/// says that nobody writes to it any more.
+pub(super) fn to_write(found: &File) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let mut options = OpenOptions::new();
-    options.read(true).write(purpose == For::Write).custom_flags(libc::O_NONBLOCK);
-    let refused = match options.open(&path) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && purpose == For::Write => e,
+    options.read(true).write(true);
+    let refused = match reopen(found, &mut options) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => e,
         opened => return opened,
     };
     let mode = found.metadata()?.mode() & 0o7777;
@@ -234,7 +246,7 @@ fn open(found: &File, purpose: For) -> io::Result<File> {
     if mode & 0o6000 != 0 || std::fs::set_permissions(&path, Permissions::from_mode(mode | 0o600)).is_err() {
         return Err(refused);
     }
-    let opened = options.open(&path);
+    let opened = reopen(found, &mut options);
     std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
     opened
 }

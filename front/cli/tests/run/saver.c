@@ -21,7 +21,7 @@ static const struct timespec fine[2] = {{1000000001, 7000}, {1000000000, 5000}},
 static const struct timeval coarse[2] = {{1000000001, 7}, {1000000000, 5}};
 
 static const char *ways[] = {"none", "utimensat", "futimens", "utimes", "futimes", "lutimes", "futimesat", "utime", "raw", "unseen", "future", "synced", "twice", "chmod", "fchmod",
-    "chown", "xattr", "flags", "link", "renamed", "exchanged", "grown", "cut", "sent", "copied", "punched", 0};
+    "chown", "installed", "xattr", "flags", "link", "renamed", "exchanged", "grown", "cut", "sent", "copied", "punched", 0};
 
 static void change(const char *way, const char *tmp, int fd, int source) {
     char other[100];
@@ -47,6 +47,7 @@ static void change(const char *way, const char *tmp, int fd, int source) {
     if (IS("chmod")) MUST(chmod(tmp, 0400));
     if (IS("fchmod")) MUST(fchmod(fd, 0444));
     if (IS("chown") && !geteuid()) MUST(chown(tmp, 7, 8));
+    if (IS("installed")) { MUST(futimens(fd, fine)); MUST(fchmod(fd, 0444)); }
     if (IS("xattr")) MUST(setxattr(tmp, "user.a", "b", 1, 0));
     if (IS("flags")) { int flags; MUST(ioctl(fd, FS_IOC_GETFLAGS, &flags)); flags |= FS_NODUMP_FL; MUST(ioctl(fd, FS_IOC_SETFLAGS, &flags)); }
     if (IS("link")) MUST(link(tmp, other));

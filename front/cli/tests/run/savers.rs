@@ -23,6 +23,7 @@ fn wrong_with(way: &str, bytes: &[u8], meta: &Metadata, by_user: bool) -> Option
         "utime" => times == (1_000_000_000, 0),
         "future" => times == (4_000_000_000, 0),
         "chmod" => meta.mode() & 0o7777 == 0o400,
+        "installed" => times == (1_000_000_000, 5_000) && meta.mode() & 0o7777 == 0o444,
         "fchmod" => meta.mode() & 0o7777 == 0o444,
         "chown" => by_user || (meta.uid(), meta.gid()) == (7, 8),
         "link" => meta.nlink() == 2,
