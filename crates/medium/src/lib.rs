@@ -62,8 +62,8 @@
 //!
 //! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at addresses that lie in a row, as they were when it was made.
 //!
-//! [`loops`] asks the kernel what a loop device shows, [`mountinfo`] what is mounted where, [`lease`] whether anybody has a
-//! file open for writing. [`Whose`] says whose pool may be opened.
+//! [`loops`] asks the kernel what a loop device shows, [`mountinfo`] what is mounted where, [`lease`] whether anybody
+//! has a file open for writing. [`Whose`] says whose pool may be opened.
 #![deny(unsafe_code)]
 
 mod detect;

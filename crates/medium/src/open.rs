@@ -46,15 +46,15 @@ impl Nvm {
     /// not know, is a SIGBUS still.
     ///
     /// # Errors
-    /// `Locked` when somebody holds it, `Foreign` when it is not of [`NvmOptions::whose`], `Unfit` and `Domain` when this cannot be, `Open` for
-    /// the system's refusals.
+    /// `Locked` when somebody holds it, `Foreign` when it is not of [`NvmOptions::whose`], `Unfit` and `Domain` when
+    /// this cannot be, `Open` for the system's refusals.
     pub fn open(path: &Path, options: &NvmOptions) -> Result<Self> {
         let name = path.display().to_string();
         Self::in_file(found(path, options.access)?, name, options)
     }
 
-    /// As [`Nvm::open`], for at least `size` bytes: makes the file if there is none, for its owner alone, and extends it if it is shorter. A new
-    /// file's bytes are zeros. A DAX device keeps its size.
+    /// As [`Nvm::open`], for at least `size` bytes: makes the file if there is none, for its owner alone, and extends
+    /// it if it is shorter. A new file's bytes are zeros. A DAX device keeps its size.
     ///
     /// # Errors
     /// As for [`Nvm::open`]; `Unfit` when a device is smaller.
@@ -87,7 +87,8 @@ impl Nvm {
         Self::mapped(file, name, owner, options)
     }
 
-    /// As [`Nvm::in_file`], for a file that the caller has for himself by other means than its lock, which is taken if nobody has it.
+    /// As [`Nvm::in_file`], for a file that the caller has for himself by other means than its lock, which is taken if
+    /// nobody has it.
     ///
     /// # Errors
     /// As for [`Nvm::open`], but never `Locked`.
@@ -160,8 +161,8 @@ fn dax_device(meta: &Metadata, name: &str) -> Result<Option<Device>> {
     }
 }
 
-/// Looks at what a path leads to before it is opened: anything that is no NVM may keep whoever opens it waiting, or do something. None if nothing
-/// is there.
+/// Looks at what a path leads to before it is opened: anything that is no NVM may keep whoever opens it waiting, or do
+/// something. None if nothing is there.
 fn look(path: &Path, name: &str) -> Result<Option<File>> {
     let fail = |source| NvmError::Open { what: "open", name: name.into(), source };
     let found = match OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits().cast_signed()).open(path) {

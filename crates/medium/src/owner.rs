@@ -59,8 +59,8 @@ impl Whose {
     }
 }
 
-/// A file system's word for the owner counts where the kernel would believe it a setuid bit; where the kernel itself remembers the owner; and
-/// where that owner's home is, whose files that user's shell runs anyway.
+/// A file system's word for the owner counts where the kernel would believe it a setuid bit; where the kernel itself
+/// remembers the owner; and where that owner's home is, whose files that user's shell runs anyway.
 fn is_believed(file: &File, uid: u32) -> rustix::io::Result<bool> {
     if !rustix::fs::fstatvfs(file)?.f_flag.contains(StatVfsMountFlags::NOSUID) || is_in_memory(file)? {
         return Ok(true);

@@ -148,8 +148,8 @@ pub fn is_log(path: &Path) -> bool {
     header.is_some_and(|header| header.areas.iter().any(|area| area.kind == AreaKind::RUN_FILES))
 }
 
-/// Brings home what a run left in the pool at `path`, which nobody may use, with no more rights than the pool's owner has. May be repeated. With
-/// `force`, gives up what files that cannot be reached have left there.
+/// Brings home what a run left in the pool at `path`, which nobody may use, with no more rights than the pool's owner
+/// has. May be repeated. With `force`, gives up what files that cannot be reached have left there.
 ///
 /// # Errors
 /// It is in use, damaged, or may be somebody else's. What fails with one file is its [`Outcome`].

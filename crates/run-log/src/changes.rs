@@ -72,9 +72,9 @@ impl Client {
         })
     }
 
-    /// Sets a file's times by `change`, after which `times` reads them. In the log, if all of the file is there and this
-    /// can be: a trusted file stays so. Otherwise live records that are not young go home first, as far as the kernel lets
-    /// them: recovery knows a file by its times.
+    /// Sets a file's times by `change`, after which `times` reads them. In the log, if all of the file is there and
+    /// this can be: a trusted file stays so. Otherwise live records that are not young go home first, as far as the
+    /// kernel lets them: recovery knows a file by its times.
     ///
     /// # Errors
     /// The kernel's.

@@ -1,8 +1,8 @@
 //! Words on the medium that only grow, and what of them is durable.
 //!
-//! Others see a word on the medium before it is durable. So a copy of it lies among the shared words, and is stored only
-//! after the fence: whoever decides whether room is used again or an fsync is answered asks the copy. Recovery asks the
-//! medium. No crash leaves a copy that is ahead of its word.
+//! Others see a word on the medium before it is durable. So a copy of it lies among the shared words, and is stored
+//! only after the fence: whoever decides whether room is used again or an fsync is answered asks the copy. Recovery
+//! asks the medium. No crash leaves a copy that is ahead of its word.
 
 use crate::Log;
 use crate::error::{Result, RunLogError};

@@ -31,7 +31,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Make an ext4 file system
     ///
-    /// An image file that is made has the mode that the umask leaves. It holds everybody's files: whoever may read it reads them all.
+    /// An image file that is made has the mode that the umask leaves. It holds everybody's files: whoever may read it
+    /// reads them all.
     Mkfs(Mkfs),
     /// Mount a volume on a directory
     Mount(Mount),

@@ -118,7 +118,8 @@ impl Call for FdCall<'_> {
 
     fn sync(&self) -> Result<(), c_int> {
         match raw::result(system!(libc::SYS_fsync, self.fd)) {
-            // Open for its name only (`truncate`, `utimensat`). What is opened for this stays open: closing it would drop the record locks that the program has on the file.
+            // Open for its name only (`truncate`, `utimensat`). What is opened for this stays open: closing it would
+            // drop the record locks that the program has on the file.
             Err(libc::EBADF) if self.modes() & libc::O_PATH != 0 => {
                 let path = CString::new(format!("/proc/thread-self/fd/{}", self.fd)).map_err(|_| libc::EBADF)?;
                 let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;

@@ -1,8 +1,8 @@
 //! Second descriptions of files that a program has open with `O_SYNC` or `O_DSYNC`: through them it can be written to the page cache alone.
 //!
 //! Each belongs to one descriptor of the program. It is closed when the program closes that one, and never before: closing any descriptor of a file
-//! drops the record locks (fcntl(2)) that the process has on it, which the program's own closing does, too. None survives exec(2): the next program would
-//! have a descriptor that nobody has given it.
+//! drops the record locks (fcntl(2)) that the process has on it, which the program's own closing does, too. None
+//! survives exec(2): the next program would have a descriptor that nobody has given it.
 
 use crate::raw::{self, system};
 use libc::c_int;

@@ -54,7 +54,8 @@ fn of_path(dir: c_int, path: *const c_char, flags: c_int, real: &dyn Fn() -> c_i
         look.ok()
     });
     let Some(slot) = known(shim, look) else { return real() };
-    // For its name only: closing one that is open for more would drop the record locks that the program has on the file.
+    // For its name only: closing one that is open for more would drop the record locks that the program has on the
+    // file.
     let only = libc::O_PATH | libc::O_CLOEXEC | if follows { 0 } else { libc::O_NOFOLLOW };
     let fd = system!(libc::SYS_openat, dir, path, only, 0) as c_int;
     if fd < 0 {

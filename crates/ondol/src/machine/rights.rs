@@ -14,7 +14,8 @@ use rustix::thread::{
 /// The group of somebody whom nobody knows.
 const NOGROUP: u32 = 65_534;
 
-/// Does `work` with the rights of the user `uid`, whatever this process may do besides: in a thread that has given that up, and ends.
+/// Does `work` with the rights of the user `uid`, whatever this process may do besides: in a thread that has given that
+/// up, and ends.
 ///
 /// # Errors
 /// The rights cannot be given up.

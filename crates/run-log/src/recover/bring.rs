@@ -139,7 +139,8 @@ fn plan(target: &File, now: &Look, file: &FoundFile, same_cache: bool, begun: Op
     let is_ours = |time: u64| {
         (newest.base_time..=horizon).contains(&time) || begun.is_some_and(|begun| written(begun).contains(&time))
     };
-    // Either time is enough: a program may set the mtime, and what leaves the contents as they are changes the ctime alone.
+    // Either time is enough: a program may set the mtime, and what leaves the contents as they are changes the ctime
+    // alone.
     let ours = now.size >= newest.base_size && (is_ours(now.mtime) || is_ours(now.ctime));
     if !ours {
         return Ok(Plan::Beside);

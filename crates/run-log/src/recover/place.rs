@@ -1,4 +1,5 @@
-//! Finding files after a restart: by path, by handle, by inode. Nobody is asked who may not answer, and no path leads elsewhere.
+//! Finding files after a restart: by path, by handle, by inode. Nobody is asked who may not answer, and no path leads
+//! elsewhere.
 
 use crate::handle::Handle;
 use crate::look::{FileKind, Identity, Look};
@@ -36,7 +37,8 @@ pub(crate) enum For {
     Name,
 }
 
-/// File systems that are asked: of the kernel's own those that wait for nobody. `ondol run` serves the first, its tests run on others.
+/// File systems that are asked: of the kernel's own those that wait for nobody. `ondol run` serves the first, its tests
+/// run on others.
 const ASKED: [&str; 4] = ["ext4", "btrfs", "tmpfs", "xfs"];
 
 /// A mounted file system, or a part of it.
@@ -52,7 +54,8 @@ pub(super) struct Tree {
     pub(super) dir: File,
 }
 
-/// What is mounted of some file systems, as it was when this was made. Others are not kept open: nobody could unmount them.
+/// What is mounted of some file systems, as it was when this was made. Others are not kept open: nobody could unmount
+/// them.
 #[derive(Debug)]
 pub(crate) struct Trees(Vec<Tree>);
 
@@ -68,7 +71,8 @@ fn open_below(dir: &File, path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)?.into())
 }
 
-/// Opens the root of a mount, for its name only. None that is hidden, nor one below what a server shows: that might never answer.
+/// Opens the root of a mount, for its name only. None that is hidden, nor one below what a server shows: that might
+/// never answer.
 fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
     let lies_on = |entry: &Entry| table.iter().find(|on| on.id == entry.parent && on.id != entry.id);
     // Of mounts on each other the last is the one that a path leads to.

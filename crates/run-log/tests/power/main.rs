@@ -252,8 +252,8 @@ fn a_write_that_was_not_counted_tells_afterwards() {
     assert_ne!(client.given(), began);
     client.unseen(client.find(&look(0)).unwrap().unwrap()).unwrap();
     assert!(!client.sync(slot, &call(0)).unwrap() && client.sync(slot, &call(0)).unwrap());
-    // A file that has one is given no other. Each new one is counted before it is trusted, by whoever syncs the file: the
-    // one that has given it may be stopped.
+    // A file that has one is given no other. Each new one is counted before it is trusted, by whoever syncs the file:
+    // the one that has given it may be stopped.
     let given = client.given();
     assert_eq!(client.slot(&look(0)).unwrap(), Some(slot));
     let new = client.slot(&look(1)).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Two processes that write (some of it through `O_SYNC` descriptors) and sync, names that they change, databases: every
-//! acknowledged byte, name and transaction is there after a power cut.
+//! Two processes that write (some of it through `O_SYNC` descriptors) and sync, names that they change, databases:
+//! every acknowledged byte, name and transaction is there after a power cut.
 
 use crate::power::{Cut, NOBODY, cut, in_rounds, unavailable, user_can};
 use crate::{compiled, names};

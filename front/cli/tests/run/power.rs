@@ -1,6 +1,7 @@
-//! Power cuts made real: an ext4 image on a loop device, a program that writes and syncs on it, and a moment at which image and
-//! pool are copied as they are. The image has what the kernel had handed to the device by then; what was in the page cache
-//! alone is lost with the cut. The kernel replays its journal, `ondol recover` runs, and all that was acknowledged is there.
+//! Power cuts made real: an ext4 image on a loop device, a program that writes and syncs on it, and a moment at which
+//! image and pool are copied as they are. The image has what the kernel had handed to the device by then; what was in
+//! the page cache alone is lost with the cut. The kernel replays its journal, `ondol recover` runs, and all that was
+//! acknowledged is there.
 
 use crate::{ondol, succeeds};
 use ondol_skips::missing;
@@ -139,7 +140,8 @@ fn started(cut: &Cut<'_>, mut ondol: Command, pool: &Path, dir: &Path) -> Child 
     ondol.args(cut.program).arg(dir).arg(cut.word).stdout(Stdio::piped()).process_group(0).spawn().unwrap()
 }
 
-/// Cuts the power of a program. `judge` is shown what the program has said (whole lines) and the directory: without recovery first, whose faults it answers; then after recovery. Answers both lots.
+/// Cuts the power of a program. `judge` is shown what the program has said (whole lines) and the directory: without
+/// recovery first, whose faults it answers; then after recovery. Answers both lots.
 pub(crate) fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String>, Vec<String>) {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let [image, copy, pool, saved, dir] =
@@ -225,10 +227,12 @@ pub(crate) fn unavailable(programs: &[&str]) -> Option<String> {
     old.or_else(|| missing(&[&tools, programs].concat()))
 }
 
-/// How often a test cuts at most, beside its rounds, until something is lost without recovery: right behind a sync of the kernel's all is on the disk anyway.
+/// How often a test cuts at most, beside its rounds, until something is lost without recovery: right behind a sync of
+/// the kernel's all is on the disk anyway.
 const MORE: u64 = 8;
 
-/// Cuts `default` times, or as often as `ONDOL_RUN_CUTS` says, or 24 times in a hunt. `cut` is told which round it is, and answers as [`cut`] does.
+/// Cuts `default` times, or as often as `ONDOL_RUN_CUTS` says, or 24 times in a hunt. `cut` is told which round it is,
+/// and answers as [`cut`] does.
 ///
 /// # Panics
 /// When something is wrong after recovery; or when nothing was ever lost without, which would show nothing.

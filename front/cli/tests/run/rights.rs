@@ -1,4 +1,5 @@
-//! Nobody gains rights through a pool: `docs/design/run.md`, *Whose a pool is*. Root is needed for all of it: to be attacked, and to be the attackers.
+//! Nobody gains rights through a pool: `docs/design/run.md`, *Whose a pool is*. Root is needed for all of it: to be
+//! attacked, and to be the attackers.
 
 use crate::forger::{Forger, SIZE, USER};
 use crate::power::{Mounted, unavailable, user_can};
@@ -19,8 +20,8 @@ use std::thread::scope;
 const SECRET: &[u8] = b"root:$6$original:1:0:99999:7:::\n";
 const FORGED: &[u8] = b"root::1:0:99999:7:::\n";
 
-/// A file system with a directory of an ordinary user, and files that only root may write to. Everybody may enter it. It is small: who may not open
-/// handles looks all through it.
+/// A file system with a directory of an ordinary user, and files that only root may write to. Everybody may enter it.
+/// It is small: who may not open handles looks all through it.
 struct Scene {
     _mounted: Mounted,
     place: tempfile::TempDir,
@@ -334,8 +335,8 @@ fn seen(dir: &Path) -> Vec<(PathBuf, [i64; 8], Vec<u8>)> {
     seen
 }
 
-/// Another user's pools, forged for any file and then damaged: root's recovery leaves what that user may not change as it is. Some hundred; in
-/// `cargo xtask hunt` more.
+/// Another user's pools, forged for any file and then damaged: root's recovery leaves what that user may not change as
+/// it is. Some hundred; in `cargo xtask hunt` more.
 #[test]
 fn no_pool_of_another_user_changes_what_that_user_may_not() {
     let Some(scene) = Scene::new() else { return };

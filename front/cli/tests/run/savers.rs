@@ -1,5 +1,5 @@
-//! Programs that change, between the fsync of a file and its final name, what recovery knows a file by: times, owner, mode,
-//! names, size, attributes. The kernel has committed all of that by the cut, and none of the bytes.
+//! Programs that change, between the fsync of a file and its final name, what recovery knows a file by: times, owner,
+//! mode, names, size, attributes. The kernel has committed all of that by the cut, and none of the bytes.
 
 use crate::compiled;
 use crate::power::{Cut, cut, in_rounds, unavailable, user_can};

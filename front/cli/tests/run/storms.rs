@@ -1,5 +1,5 @@
-//! Power cuts of many threads with full lanes, times and renames; the pool in memory, and in an ordinary file on the same
-//! disk, whose msync(2) is slowed down so that what is seen and what is durable are long apart.
+//! Power cuts of many threads with full lanes, times and renames; the pool in memory, and in an ordinary file on the
+//! same disk, whose msync(2) is slowed down so that what is seen and what is durable are long apart.
 
 use crate::power::{Cut, Slow, cut, in_rounds, unavailable};
 use crate::{compiled, shared_library};

@@ -84,8 +84,8 @@ fn recovery_of_a_file_may_be_cut_twice() {
     assert!(!cut.is_whole());
 }
 
-/// A program sets its file's times after its last record, and the kernel has committed that: the file is its own still, and
-/// keeps them; where the times are a record they are given again.
+/// A program sets its file's times after its last record, and the kernel has committed that: the file is its own still,
+/// and keeps them; where the times are a record they are given again.
 #[test]
 fn a_file_whose_times_were_set_is_known() {
     for (logged, set) in
