@@ -1,4 +1,7 @@
 //! `ondol bench all`: the papers and the suite in one run, with one result and one page.
+//!
+//! Each is a chapter, measured by the lists of its own command. A chapter that fails is named in `missing`, and the
+//! next one begins; then the whole is partial, as after a signal.
 
 #[cfg(test)]
 mod tests;

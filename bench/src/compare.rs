@@ -1,4 +1,11 @@
 //! `ondol bench compare`: what has changed from one result to another by more than chance.
+//!
+//! Rates, or ratios to the first target if it is the same in both files, are judged by Welch's interval of the
+//! logarithms of their rounds (Student's t at 99 %; it takes two rounds in each). So one of a hundred values that have
+//! not changed is shown all the same. Counters have no spread in a file: they are shown if they differ by 5 %. Values
+//! of tables are shown if their ranges do not touch, which comes by chance once in 126 with five rounds each, once in
+//! 10 with three. Latencies are not judged: files have their quantiles over all rounds. Parts whose parameters,
+//! contents or units differ are named and not compared.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,9 @@
 //! What is written: classes of contents that compress as real files of their kind do, the same bytes on every machine.
 //!
-//! Nothing is fetched: each class is generated. What LZ4 makes of it stands in every report.
+//! Nothing is fetched: each class is generated. What LZ4 makes of it stands in every report. Ratios, beside files of
+//! the Silesia corpus: text 2.5 (samba 2.8), mail 1.7 (dickens 1.6), db 2.2 (osdb 1.9), elf 1.9 (mozilla 1.9). `zero`
+//! (245) is there because Filebench writes zeros: it clears a thread's memory when the thread begins and never fills
+//! it (`flowop_start`, version 1.5).
 
 mod db;
 mod elf;

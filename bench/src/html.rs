@@ -1,6 +1,14 @@
 //! The report to look at: one page, and an SVG and a CSV for each of its charts.
 //!
 //! All of it is made from the JSON and the Markdown of a result, whatever bench wrote them.
+//!
+//! An object in the JSON that reads as a run (`targets`) or as a table (`columns` and `rows`) has charts, however deep
+//! it lies; its title is made of the names around it. The page is one file that fetches nothing, and its
+//! `Content-Security-Policy` forbids it to. Whatever a name or an error holds is text in it: elements are made by a
+//! library that escapes, HTML in the Markdown is shown as it is written, and the JSON lies in a `script` element with
+//! `<`, `>` and `&` as escapes. An SVG beside it has light colours and neither variables nor media queries, so that
+//! programs for documents read it. There is no PNG: drawing one would add 2.4 MB and draw no letters on machines
+//! without fonts; the browser draws it.
 
 mod chart;
 mod figures;

@@ -22,7 +22,9 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(variable("OUT_DIR"));
     let library = out.join(LIBRARY);
-    if variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_POINTER_WIDTH") == "64" {
+    let is_made = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_POINTER_WIDTH") == "64";
+    // Where the compiler itself is linked with musl, there is no glibc to build against.
+    if is_made && !variable("HOST").ends_with("-musl") {
         let built = build(&root, &out.join("preload"));
         std::fs::copy(&built, &library).unwrap_or_else(|e| panic!("cannot copy {}: {e}", built.display()));
     } else {
@@ -32,7 +34,8 @@ fn main() {
 }
 
 fn build(root: &Path, target_dir: &Path) -> PathBuf {
-    let (release, target) = (variable("PROFILE") == "release", variable("TARGET"));
+    // A static program of musl carries the library of glibc: programs that can preload one have that.
+    let (release, target) = (variable("PROFILE") == "release", variable("TARGET").replace("-musl", "-gnu"));
     let cross = target != variable("HOST");
     let mut command = Command::new(variable("CARGO"));
     command.args(["build", "--quiet", "--package", "ondol-preload", "--target-dir"]).arg(target_dir);
@@ -42,6 +45,10 @@ fn build(root: &Path, target_dir: &Path) -> PathBuf {
     }
     // As clippy calls it, this would be linted and not built.
     command.current_dir(root).env_remove("RUSTC_WORKSPACE_WRAPPER");
+    if variable("CARGO_CFG_TARGET_ENV") == "musl" {
+        // What else is said of the target is not for this one.
+        command.env_remove("CARGO_BUILD_TARGET").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("RUSTFLAGS");
+    }
     for profile in ["DEV", "RELEASE"] {
         command.env(format!("CARGO_PROFILE_{profile}_STRIP"), "true");
     }

@@ -73,8 +73,8 @@ impl Names {
         let copy = if g == 0 { String::new() } else { format!(", copy in group {g}") };
         self.by_place.extend(meta.superblock.map(|block| (block, format!("superblock{copy}"))));
         self.by_place.extend(meta.descriptors.map(|block| (block, format!("group descriptors{copy}"))));
-        let first = sb.base_meta(0).descriptors.start;
-        let at = first * self.block_size + u64::from(g) * u64::from(sb.desc_size());
+        let (block, offset) = sb.gdt_location(g);
+        let at = block * self.block_size + offset as u64;
         let mut bytes = vec![0; usize::from(sb.desc_size())];
         base.read(at as usize, &mut bytes);
         // A crash may have left anything there.

@@ -3,8 +3,8 @@
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStats, BlockStore, Caps, RamStore};
-use ondol_env::Fixed;
 use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Env, Fixed};
 use ondol_format::Superblock;
 use ondol_format::mmp::{MIN_CHECK_INTERVAL, RawMmp, SEQ_CLEAN, SIZE};
 use ondol_testkit::image::{self, Spec};
@@ -185,4 +185,51 @@ fn a_failed_open_lets_go() {
     assert_eq!(volume.read("/synced").expect("read"), b"yes");
     volume.close().expect("close");
     assert!(image::check(&again.to_bytes()).expect("e2fsck").is_clean());
+}
+
+/// The seconds that opening took by its clock, the volume, and its clock.
+fn timed(store: &Arc<RamStore>) -> (u64, Volume, Arc<Fixed>) {
+    let clock = image::clock(4);
+    let begun = clock.monotonic_ns();
+    let volume = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
+    ((clock.monotonic_ns() - begun) / 1_000_000_000, volume, clock)
+}
+
+/// The kernel waits for nobody where the block says that nobody has the volume, and twice as long as the block says
+/// otherwise. What is waited is no lateness of its own: the interval that others go by stays.
+#[test]
+fn one_mount_makes_the_next_wait_no_longer() {
+    let spec = Spec::new(16 << 20, 1024).with("-O mmp");
+    let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
+    for is_clean in [true, true, false, false, false, true] {
+        if !is_clean {
+            let mut lost = mmp(&*store);
+            lost.mmp_seq.set(OTHER);
+            store.write(place(&*store), &lost.encode(&superblock(&*store))).expect("a write");
+        }
+        let patience = 2 * mmp(&*store).patience();
+        let (waited, volume, clock) = timed(&store);
+        assert_eq!(waited, if is_clean { 0 } else { patience });
+        for _ in 0..6 {
+            clock.advance(1_000_000_000);
+            volume.step_until_idle().expect("steps");
+        }
+        assert_eq!(mmp(&*store).mmp_check_interval.get(), 10, "twice the interval of updates");
+        volume.close().expect("close");
+        assert_eq!((mmp(&*store).mmp_seq.get(), mmp(&*store).mmp_check_interval.get()), (SEQ_CLEAN, 10));
+    }
+}
+
+#[test]
+fn of_two_that_come_at_once_one_finds_out_with_its_next_update() {
+    let spec = Spec::new(16 << 20, 1024).with("-O mmp");
+    let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
+    let (_, volume, clock) = timed(&store);
+    set_seq(&*store, OTHER);
+    clock.advance(5_000_000_000);
+    // The step says so, or only the log does: what counts is that nothing is written any more.
+    drop(volume.step_until_idle());
+    assert!(volume.write("/f", b"late").and_then(|()| volume.sync()).is_err());
+    drop(volume);
+    assert_eq!(mmp(&*store).mmp_seq.get(), OTHER, "it is still theirs");
 }

@@ -5,6 +5,7 @@
 mod damaged;
 mod elsewhere;
 mod fast_commit;
+mod fields;
 mod held;
 mod journal_size;
 mod journals;
@@ -14,6 +15,8 @@ mod read_only;
 mod resize;
 mod resize_crash;
 mod resize_online;
+mod shapes;
+mod short_journal;
 mod superblock;
 mod table;
 mod values;

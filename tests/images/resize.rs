@@ -54,26 +54,31 @@ fn filled(spec: &Spec) -> (Vec<u8>, Snapshot) {
 }
 
 /// The same bytes on a longer or shorter medium.
-fn on(bytes: &[u8], size: u64) -> Arc<RamStore> {
+pub(crate) fn on(bytes: &[u8], size: u64) -> Arc<RamStore> {
     let mut bytes = bytes.to_vec();
     bytes.resize(size as usize, 0xa5);
     Arc::new(RamStore::from_bytes(bytes))
 }
 
-fn resized(store: &Arc<RamStore>, to: NewSize) -> ondol::Result<Resized> {
+pub(crate) fn resized(store: &Arc<RamStore>, to: NewSize) -> ondol::Result<Resized> {
     let store: Arc<dyn BlockStore> = store.clone();
     resize_media(&store.into(), to, image::clock(2), &mut |_| ())
 }
 
-fn must_show(store: &Arc<RamStore>, want: &Snapshot, what: &str) {
+/// In what the volume is not what is wanted, in lines.
+pub(crate) fn differences(store: &Arc<RamStore>, want: &Snapshot) -> Vec<String> {
     let reading = Options::default().with_read_only(true);
     let volume = Volume::open_stepped(store.clone(), &reading, image::clock(1)).expect("open");
-    let lines = want.differences(&dump::of_volume(volume.inodes()).expect("a dump"), Strictness::Whole);
+    want.differences(&dump::of_volume(volume.inodes()).expect("a dump"), Strictness::Whole)
+}
+
+pub(crate) fn must_show(store: &Arc<RamStore>, want: &Snapshot, what: &str) {
+    let lines = differences(store, want);
     assert!(lines.is_empty(), "{what}:\n{}", lines.join("\n"));
 }
 
 /// Clean to e2fsck and to our check.
-fn must_be_clean(store: &Arc<RamStore>, what: &str) {
+pub(crate) fn must_be_clean(store: &Arc<RamStore>, what: &str) {
     let verdict = image::check(&store.to_bytes()).expect("e2fsck");
     assert!(verdict.is_clean(), "{what}: {}", verdict.output);
     let shared: Arc<dyn BlockStore> = store.clone();
@@ -113,7 +118,7 @@ fn beside(before: &[u8], store: &Arc<RamStore>, size: u64, what: &str) {
 }
 
 /// The shapes: what mke2fs is told, the sizes before and afterwards in MiB.
-const GROWN: [(&str, u32, u64, u64); 20] = [
+const GROWN: [(&str, u32, u64, u64); 22] = [
     ("", 1024, 20, 100),
     ("", 1024, 20, 23),
     ("", 4096, 40, 200),
@@ -127,6 +132,8 @@ const GROWN: [(&str, u32, u64, u64); 20] = [
     ("-O ^sparse_super,^resize_inode", 1024, 30, 150),
     ("-O bigalloc,^resize_inode -C 16384", 1024, 64, 200),
     ("-O bigalloc", 4096, 128, 300),
+    ("-O bigalloc -C 8192", 1024, 64, 200),
+    ("-O bigalloc,meta_bg,^resize_inode -C 2048", 1024, 40, 100),
     ("-O ^metadata_csum,uninit_bg", 1024, 20, 100),
     ("-O ^metadata_csum,^uninit_bg,^flex_bg", 1024, 20, 100),
     ("-G 1", 1024, 20, 150),
@@ -187,9 +194,53 @@ fn volumes_shrink_and_keep_what_they_hold() {
         assert!(least.blocks < done.blocks, "{what}: {least:?}");
         must_be_clean(&store, &format!("{what}, least"));
         must_show(&store, &seen, &format!("{what}, least"));
+        let again = resized(&store, NewSize::Least).unwrap_or_else(|e| panic!("{what}, least again: {e}"));
+        assert!(least.blocks - again.blocks <= least.blocks / 100, "{what}: {least:?}, and then {again:?}");
         resized(&store, NewSize::Whole).unwrap_or_else(|e| panic!("{what}, and back: {e}"));
         must_be_clean(&store, &format!("{what}, and back"));
         must_show(&store, &seen, &format!("{what}, and back"));
+    }
+}
+
+/// The smallest size is reached at once, and is hardly more than what resize2fs comes to, also where the journal has to
+/// make room for itself first.
+#[test]
+fn the_least_is_the_least() {
+    for (args, block_size, journal) in [("", 4096, 64), ("", 1024, 16), ("-O ^flex_bg", 1024, 32)] {
+        let what = format!("{args} -b {block_size}, a journal of {journal} MiB");
+        let (bytes, seen) = filled(&Spec::new(400 * MIB, block_size).journal(journal).with(args));
+        let store = on(&bytes, 400 * MIB);
+        let least = resized(&store, NewSize::Least).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let again = resized(&store, NewSize::Least).unwrap_or_else(|e| panic!("{what}, again: {e}"));
+        assert!(least.blocks - again.blocks <= least.blocks / 100, "{what}: {least:?}, and then {again:?}");
+        let size = least.blocks * u64::from(block_size);
+        let store = on(&store.to_bytes()[..size as usize], size);
+        must_be_clean(&store, &what);
+        must_show(&store, &seen, &what);
+        let theirs = image::on_copy(&bytes, |path| {
+            image::run("e2fsck", ["-fy".as_ref(), path.as_os_str()])?;
+            let done = image::run("resize2fs", ["-M".as_ref(), path.as_os_str()])?;
+            assert!(done.status.success(), "{what}: {done:?}");
+            Ok(counts(&std::fs::read(path)?)[0])
+        });
+        let theirs = theirs.expect("resize2fs");
+        assert!(least.blocks <= theirs + theirs / 20, "{what}: {} blocks, resize2fs {theirs}", least.blocks);
+    }
+}
+
+/// Where there are more descriptor blocks than a block has words, the resize inode names a reserved one by what is left
+/// of its index.
+#[test]
+fn the_map_of_a_resize_inode_may_wrap() {
+    let dir = scratch_dir().expect("scratch");
+    let path = dir.path().join("image");
+    Spec::new(4300 * MIB, 1024).journal(4).with("-g 1024 -N 40000").make_file(&path).expect("mke2fs");
+    for size in [4300, 4250, 4100, 4200] {
+        ondol::resize(&path, NewSize::Bytes(size * MIB)).unwrap_or_else(|e| panic!("{size} MiB: {e}"));
+        let found = ondol::check(&path).expect("a check");
+        assert!(found.is_clean(), "{size} MiB: {:?}", found.problems);
+        let verdict = image::run("e2fsck", ["-fn".as_ref(), path.as_os_str()]).expect("e2fsck");
+        assert!(verdict.status.success(), "{size} MiB: {verdict:?}");
     }
 }
 

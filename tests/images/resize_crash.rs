@@ -32,7 +32,7 @@ fn explore(case: &Resizing, sampling: &Sampling, defect: Option<Defect>) -> (usi
     });
     let (mut n, mut sizes, mut wrong) = (0u64, Vec::new(), None);
     // Of short runs all.
-    let few = if ondol_tests::hunting() { 1 } else { 3 };
+    let few = if ondol_tests::hunting() { 1 } else { 5 };
     let one_of = if events.len() < 150 { 1 } else { few * sampling.one_of };
     let sampling = Sampling { one_of, ..*sampling };
     let mut met = HashSet::new();
@@ -119,7 +119,7 @@ fn planted_defects_of_a_resize_are_found() {
 /// A medium that fails for good at any write leaves the same.
 #[test]
 fn every_write_of_a_resize_may_be_the_last() {
-    for case in ["grown", "shrunk-in-many-groups", "shrunk-with-orphans"].map(case) {
+    for case in ["grown", "shrunk-in-many-groups", "shrunk-with-orphans", "shrunk-past-its-journal"].map(case) {
         every_write_may_be_the_last(&case);
     }
 }

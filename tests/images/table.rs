@@ -28,7 +28,8 @@ struct Row<'t> {
 
 fn rows(text: &str) -> Vec<Row<'_>> {
     let cells = |line| -> Vec<&str> { str::trim_matches(line, '|').split('|').map(str::trim).collect() };
-    let lines = text.lines().filter(|l| l.starts_with('|')).skip(2).map(cells);
+    let (_, features) = text.split_once("\n## Features\n").expect("the section of features");
+    let lines = features.lines().filter(|l| l.starts_with('|')).skip(2).map(cells);
     lines
         .map(|cells| {
             let [feature, made, mounted, recovered, checked] = cells[..] else {

@@ -3,7 +3,7 @@
 #: needs git=git sqlite3=sqlite3 tar=tar python3=python3 mke2fs=e2fsprogs
 #: version mke2fs -V 2>&1
 #: seconds 400
-#: mounts
+#: kills
 . "$COMMON"
 
 trap 'kill -9 $SERVER 2>/dev/null; umount -l "$MNT" 2>/dev/null || true' EXIT

@@ -5,7 +5,7 @@
 #: size 256M
 #: seconds 300
 #: root
-#: mounts
+#: kills
 . "$COMMON"
 
 trap 'kill -9 $SERVER 2>/dev/null; umount -l "$MNT" 2>/dev/null || true' EXIT

@@ -4,7 +4,7 @@
 #: version python3 -c 'import sqlite3; print("SQLite", sqlite3.sqlite_version)'; true
 #: size 512M
 #: seconds 300
-#: mounts
+#: kills
 . "$COMMON"
 
 trap 'kill -9 $SERVER 2>/dev/null; umount -l "$MNT" 2>/dev/null || true' EXIT

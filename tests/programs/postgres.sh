@@ -5,7 +5,7 @@
 #: size 2G
 #: seconds 400
 #: root
-#: mounts
+#: kills
 . "$COMMON"
 
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)

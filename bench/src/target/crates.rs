@@ -1,4 +1,24 @@
 //! Targets in this process that are not ours: other ext4 crates, on fresh images only, as they may damage them.
+//!
+//! Taken:
+//!
+//! - rust-fs-ext4 0.8.0 (MIT): JBD2 is written. Each call is a transaction with its data, at its final location when
+//!   it returns, by four flushes; an fsync is one more.
+//! - rsext4 0.9.2 (Apache-2.0): JBD2 is written, metadata only. Calls gather until a sync, which empties its caches
+//!   and commits by two flushes.
+//!
+//! Not taken:
+//!
+//! - ext4_rs 1.3.3 (MIT): no journal, its device cannot flush, it does not build on stable Rust.
+//! - ext4plus 0.1.0-rc.2 (MIT or Apache-2.0): the journal is read and not written, its device cannot flush, no rename.
+//! - ext4-view 1.0.0 (MIT or Apache-2.0): it only reads.
+//! - lwext4_rust 0.2.0: GPL-2.0.
+//!
+//! Locks are those that each crate's documentation asks the embedding program for: rust-fs-ext4 lets calls that read
+//! go side by side, rsext4 has one lock around all. rsext4 keeps a file that has lost its name until it is told that
+//! nobody has it open, which the target counts. It knows writes that are durable by themselves; a file has none, so it
+//! writes and flushes. When its journal has no room left it refuses to unmount (`Busy`); the target changes the root's
+//! times before, which makes room.
 
 mod rsext4;
 mod rust_fs_ext4;

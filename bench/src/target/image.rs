@@ -14,7 +14,7 @@ const RAM_DIR: &str = "/dev/shm";
 /// Where images on a disk lie, unless the directory for images is on one: files there outlive a reboot.
 const DISK_DIR: &str = "/var/tmp";
 /// File system numbers of tmpfs and ramfs (statfs(2)).
-const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+const MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// An image file, or a volume in object storage, of our own making.
 #[derive(Debug)]

@@ -80,7 +80,7 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
     let path = device.as_mut().map_or(Ok(path), Modelled::serve)?;
     slow_from_now_on(device.as_ref());
     let program = setting.program.to_string_lossy();
-    let mount = Mounted::by_server(&[&program, "umount"], interrupt, |point| {
+    let mount = Mounted::by_server(&[&program, "umount", "--wait"], interrupt, |point| {
         let mount = Program::new(&setting.program)?.args(["mount", "-f"]);
         let mount = if options.is_empty() { mount } else { mount.arg("-o").arg(&options) };
         Ok(mount.arg(&path).arg(point))

@@ -6,6 +6,9 @@ use std::ops::Range;
 /// What a store has to lend. Pages are known by number; how their bytes are written and read is the business of whoever knows the memory that they lie in.
 ///
 /// A lent page is the borrower's until it is given back, whatever entries name it meanwhile. After a crash nothing is lent.
+///
+/// A store that wraps another passes this on only if its own guarantees still hold: [`crate::OverlayStore`] does not,
+/// so recovery into memory copies.
 pub trait PageLender: Send + Sync {
     /// Bytes of a page, which are those of a block that it can become.
     fn page_bytes(&self) -> u32;

@@ -1,6 +1,8 @@
 //! Whether new data is written home at once from where the caller has it, past the cache and the log: by what that takes and saves, measured as the engine runs.
 //!
-//! Design: `docs/design/compressed.md`, "By measurement". Nothing here tells the time: what a thing took is told.
+//! Design: `docs/design/allocation.md`, "Write-through". Nothing here tells the time: what a thing took is told.
+//! Without a clock (all times are zero) nothing is written through but one long run in 64. It is not done on every
+//! disk: reads would come from it then, and an arm would seek for each write instead of once for many.
 
 use ondol_env::apart::{Apart, STRIPES, stripe};
 use ondol_env::sync::Mutex;

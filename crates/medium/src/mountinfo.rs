@@ -62,12 +62,6 @@ pub fn read_of(pid: u32) -> io::Result<Vec<Entry>> {
     Ok(parse(&std::fs::read(format!("/proc/{pid}/mountinfo"))?))
 }
 
-/// Whether this device, as `major:minor`, is mounted there, and nowhere for writing.
-pub fn is_read_only(table: &[Entry], device: &str) -> bool {
-    let mut mounts = table.iter().filter(|e| e.device == device).peekable();
-    mounts.peek().is_some() && mounts.all(|e| e.has("ro"))
-}
-
 /// The mount that `dir` lies on: of the longest mount point above it, the last.
 pub fn covering<'a>(table: &'a [Entry], dir: &Path) -> Option<&'a Entry> {
     let depth = |e: &Entry| e.point.components().count();
@@ -146,18 +140,6 @@ mod tests {
         assert!(table[1].has("nosuid") && table[1].has("user_id=0") && !table[1].has("user_id"));
         assert!(table[1].is_fuse() && !table[0].is_fuse());
         assert_eq!(table[0].device_number(), Some(rustix::fs::makedev(254, 0)));
-    }
-
-    #[test]
-    fn a_device_is_read_only_where_all_its_mounts_are() {
-        let table = |flags: [&str; 3]| {
-            let line = |(id, flags): (usize, &&str)| format!("{id} 1 0:35 / /m{id} {flags},user_id=0\n");
-            parse(flags.iter().enumerate().map(line).collect::<String>().as_bytes())
-        };
-        let [bound, whole, open] = ["ro,nosuid - fuse /i rw", "rw - fuse /i ro", "rw - fuse /i rw"];
-        assert!(is_read_only(&table([bound, whole, bound]), "0:35"));
-        assert!(!is_read_only(&table([bound, whole, open]), "0:35"));
-        assert!(!is_read_only(&table([bound, whole, bound]), "0:36"));
     }
 
     #[test]

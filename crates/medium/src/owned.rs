@@ -1,7 +1,17 @@
-//! Pages of a medium that somebody has for himself, as memory: at addresses that lie in a row, to be read and stored to in any way.
+//! Pages of a medium that somebody has for himself, as memory: at addresses that lie in a row, to be read and stored to
+//! in any way.
 //!
-//! To everybody else such a page is pinned: no store of the medium reaches it, and nobody gets a slice of it (`pinnable.rs`). Who reads it through the medium all the same, word by word,
-//! sees bytes of some moment. Argument: `docs/design/direct.md`.
+//! A `&mut [u8]` over pages of a pool promises that nobody else reads or stores there, whatever safe code does:
+//!
+//! - To everybody else such a page is pinned: no store of the medium reaches it, and nobody gets a slice of it
+//!   (`pinnable.rs`). A page becomes owned by one compare-and-swap from zero: only if nobody pins it or stores to it.
+//! - Who reads it through the medium all the same (a check, an export, a window) loads atomic words at other addresses,
+//!   and gets bytes of some moment. Nobody uses a free block's bytes for anything.
+//! - The mapping goes before the ownership, and keeps the medium open. A child of fork(2) does not get it
+//!   (`MADV_DONTFORK`): it could store there after the parent has given the page back.
+//!
+//! The page begins as zeros that are stored through the medium, so lost lines are whole again, and a recorder sees the
+//! stores. `docs/design/direct.md`, *Why it is sound*.
 #![expect(unsafe_code, reason = "lends mapped bytes")]
 
 use crate::stretch::Stretch;

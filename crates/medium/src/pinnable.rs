@@ -1,6 +1,17 @@
 //! Who pins pages, who stores to them, and who has one for himself: never two of these.
 //!
-//! Each page that can be pinned has a word in DRAM: its pins, and how many threads store to it at this moment. Both come by this word with read-modify-writes, so one of the two sees the other.
+//! Each page that can be pinned has a word in DRAM: its pins, and how many threads store to it at this moment. Both
+//! come by this word with read-modify-writes, so one of the two sees the other.
+//!
+//! - *store*: add a storer (acquire); if the word has pins, undo and refuse; store; take the storer away (release).
+//! - *pin*: add a pin if the word has no storer (one compare-and-swap, acquire); the slice; take the pin away
+//!   (release).
+//!
+//! A pin's compare-and-swap reads the value of a storer's last operation or a later one, and a chain of
+//! read-modify-writes continues a release: all earlier stores happened before the slice was made. Stores past the
+//! caches are complete by then, since the processor finishes them before a locked instruction. By the same chain a
+//! store behind the last pin happens after all reads of the slice. The set of these pages is fixed while nobody else
+//! can have the medium: otherwise a thread could be in the midst of a store that is in no word.
 
 // Not by their own names: a model checker looks at this file with others.
 use super::PAGE;

@@ -274,6 +274,7 @@ impl Shown {
     }
 
     /// The kernel has refused a mapping: others take more than half of what the process may have. These begin anew, with half of what they had.
+    /// Nothing can be mended in place: at the limit the kernel refuses even the mapping of zeros.
     fn give_up(&mut self, congruent: u64) {
         self.stretch.clear(congruent);
         self.mapped.fill(0);

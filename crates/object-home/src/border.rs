@@ -1,4 +1,8 @@
 //! The border between threads that wait and an asynchronous runtime.
+//!
+//! What a commit waits for is polled by the caller's own thread ([`Border::drive`]): no task is handed over and back.
+//! It is not tokio's `block_on`, which panics in a thread that belongs to a program's own runtime. A runtime without
+//! threads, at which only those who wait work, was slower, and stands still when nobody waits.
 
 use std::future::Future;
 use std::panic::resume_unwind;

@@ -11,8 +11,8 @@
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
 //! ```
 //!
-//! The crate knows neither ext4 nor journals. It alone has an asynchronous runtime (`Border`): calls from outside block. Formats, invariants and failure cases, and what is still to
-//! be built: `docs/design/object-home.md`.
+//! The crate knows neither ext4 nor journals. It alone has an asynchronous runtime (`Border`): calls from outside
+//! block. Invariants and failure cases: `docs/design/object-home.md`; bytes: the modules.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "object")]

@@ -15,15 +15,15 @@ use crate::machine::claim;
 use crate::media::Media;
 use crate::memory::Shares;
 use crate::nvm_meter::NvmMeter;
-use crate::{Error, JournalEngine, Options, RecoverReport, Result, counted, fast_commit, journal_size, nvm};
+use crate::{Error, JournalEngine, Options, RecoverReport, Remedy, Result, counted, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Bell, Env, Progress, Step, System};
 use ondol_format::Incompat;
-use ondol_format::jbd2::Extension;
+use ondol_format::jbd2::{Extension, MIN_BLOCKS};
 use ondol_format::superblock as sb;
-use ondol_journal::jbd2::{self, Recovered};
+use ondol_journal::jbd2::{self, JournalInfo, Recovered};
 use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, batch, compressed, swap};
 use ondol_nvm_log::OnDamage;
 use ondol_volume::{
@@ -103,19 +103,27 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
         engine if engine.logs_as_jbd2() => Replay::Anybody,
         _ => Replay::Ondol,
     };
-    open_whole(media, options, env, replay)
+    open_whole(media, options, env, (Short::Refuse, replay))
 }
 
-/// Opens an image for writing that nobody but Ondol is to recover, whatever the engine.
+/// Opens an image for writing that nobody but Ondol is to recover, whatever the engine, to give it another journal. One
+/// that is too short becomes as long as its file.
 pub(crate) fn open_guarded(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    open_whole(media, options, env, |_| Replay::Ondol)
+    open_whole(media, options, env, (Short::Lengthen, |_| Replay::Ondol))
+}
+
+/// What becomes of a journal that is too short to be written to.
+#[derive(PartialEq, Eq)]
+enum Short {
+    Refuse,
+    Lengthen,
 }
 
 fn open_whole(
     media: Media,
     options: &Options,
     env: Arc<dyn Env>,
-    who: impl FnOnce(JournalEngine) -> Replay,
+    (short, who): (Short, impl FnOnce(JournalEngine) -> Replay),
 ) -> Result<Composed> {
     let image = Image::open(media.store.clone())?;
     // A journal that is not there is said before anything is written.
@@ -127,6 +135,10 @@ fn open_whole(
     let map = media.log_map(&image)?;
     let store = media.store.clone();
     let journal = jbd2::info(&*store, &map)?;
+    match short {
+        Short::Lengthen if journal.is_short() => jbd2::lengthen(&*store, &map)?,
+        _ => require_long(&image, &journal)?,
+    }
     let options = &nvm::options(&media, &image, options, journal.asks)?;
     let shared = image.shared()?;
     reader(store.clone(), &image, shared.clone(), options, env.clone()).1.examine(&image)?;
@@ -245,15 +257,27 @@ fn require_journal(image: &Image) -> Result<()> {
     Err(Error::state(image.name(), what))
 }
 
+/// Refuses to write with a log that is too short.
+fn require_long(image: &Image, journal: &JournalInfo) -> Result<()> {
+    if !journal.is_short() {
+        return Ok(());
+    }
+    let has = counted(journal.log_blocks.into(), "block");
+    let what = format!("a journal of {has} is too short to be written to: the least is {MIN_BLOCKS}");
+    let helps = image.superblock().journal_inum().map(|_| Remedy::LongerJournal { image: image.name().to_owned() });
+    Err(Error::state(image.name(), what).helped(helps))
+}
+
 /// Replays the journal of the image on `media` if it holds anything, and marks the image recovered.
 pub(crate) fn recover_media(media: &Media) -> Result<Recovered> {
     replay(media, &Image::open(media.store.clone())?)
 }
 
-/// Replays the journal, deletes orphans, and closes: for an image that nobody mounts. Where it can only be read, orphans stay.
+/// Replays the journal, deletes orphans, and closes: for an image that nobody mounts. Where it can only be read, or its
+/// journal is too short to be written to, orphans stay.
 pub(crate) fn recover(media: &Media, env: Arc<dyn Env>) -> Result<RecoverReport> {
     let image = Image::open(media.store.clone())?;
-    if why_read_only(&image).is_none() {
+    if why_read_only(&image).is_none() && !jbd2::info(&*media.store, &media.log_map(&image)?)?.is_short() {
         let composed = open_media(media.clone(), &Options::default(), env)?;
         composed.close()?;
         return Ok(RecoverReport::of(&composed));

@@ -5,8 +5,9 @@ use crate::mounted::Hold;
 use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Error, FileType, Ino, Open, Result, Volume};
 use ondol_env::sync::Arc;
-use ondol_volume::Error as VolumeError;
-use std::collections::VecDeque;
+use ondol_journal::Corrupt;
+use ondol_volume::{Error as VolumeError, Volume as Inodes};
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -246,23 +247,136 @@ impl Volume {
         at(path, self.usable()?.rmdir(parent, name))
     }
 
-    /// Removes a directory and everything below it, entry by entry. Symbolic links are removed and not followed, at `path`, too.
+    /// Removes a directory and everything below it, entry by entry, however deep that is. Symbolic links are removed
+    /// and not followed, at `path`, too.
     ///
     /// # Errors
-    /// As the removals it consists of; what was removed before an error stays removed.
+    /// As the removals it consists of; `EUCLEAN` where a directory lies below itself. What was removed before an error
+    /// stays removed.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        if self.symlink_metadata(path)?.is_symlink() {
-            return self.remove_file(path);
+        let inodes = self.usable()?;
+        let (parent, name) = resolve_parent(inodes, path)?;
+        let found = at(path, inodes.lookup(parent, name))?;
+        match found.file_type {
+            FileType::Directory => {
+                Removal { inodes, path, parent, levels: Vec::new(), above: HashSet::new() }.all(name)
+            }
+            FileType::Symlink => at(path, inodes.unlink(parent, name)),
+            _ => at(path, Err(VolumeError::NotDirectory(found.ino))),
         }
-        for entry in self.read_dir(path)? {
-            let entry = entry?;
-            if entry.file_type()? == FileType::Directory {
-                self.remove_dir_all(entry.path())?;
-            } else {
-                self.remove_file(entry.path())?;
+    }
+}
+
+/// A tree that is being removed, by the numbers of its directories: paths would be as long as it is deep.
+struct Removal<'v> {
+    inodes: &'v Inodes,
+    path: &'v Path,
+    /// The directory that the tree is in.
+    parent: Ino,
+    /// The directories on the way down, from the tree's own on.
+    levels: Vec<Level<'v>>,
+    /// Their numbers.
+    above: HashSet<Ino>,
+}
+
+/// A directory of the way down, open as long as this is there: its number is nobody else's then.
+struct Level<'v> {
+    inodes: &'v Inodes,
+    ino: Ino,
+    name: Vec<u8>,
+    /// Where reading goes on.
+    cookie: u64,
+}
+
+impl Drop for Level<'_> {
+    fn drop(&mut self) {
+        if let Err(e) = self.inodes.release(self.ino) {
+            tracing::warn!("directory {}: {e}", self.ino);
+        }
+    }
+}
+
+impl Removal<'_> {
+    fn all(mut self, name: &[u8]) -> Result<()> {
+        self.go_into(name.to_vec()).map_err(|e| self.failed(&[], e))?;
+        while let Some(level) = self.levels.last_mut() {
+            match level.empty() {
+                Ok(Some(name)) => self.go_into(name.clone()).map_err(|e| self.failed(&name, e))?,
+                Ok(None) => self.leave()?,
+                Err((name, e)) => return Err(self.failed(&name, e)),
             }
         }
-        self.remove_dir(path)
+        Ok(())
+    }
+
+    /// The directory that the last level is in, or the tree, if there is none.
+    fn inside(&self) -> Ino {
+        self.levels.last().map_or(self.parent, |level| level.ino)
+    }
+
+    fn go_into(&mut self, name: Vec<u8>) -> std::result::Result<(), VolumeError> {
+        let inodes = self.inodes;
+        let ino = inodes.lookup(self.inside(), &name)?.ino;
+        if self.above.contains(&ino) {
+            let (structure, what) = (format!("directory {ino}"), "it lies below itself".into());
+            return Err(VolumeError::Corrupt(Corrupt { structure, block: 0, what }));
+        }
+        inodes.open(ino)?;
+        let level = Level { inodes, ino, name, cookie: 0 };
+        if inodes.lookup(self.inside(), &level.name)?.ino != ino {
+            return Err(VolumeError::NotFound);
+        }
+        self.above.insert(ino);
+        self.levels.push(level);
+        Ok(())
+    }
+
+    /// Removes the last level, which is empty.
+    fn leave(&mut self) -> Result<()> {
+        let Some(level) = self.levels.pop() else { return Ok(()) };
+        self.above.remove(&level.ino);
+        let removed = self.inodes.rmdir(self.inside(), &level.name);
+        removed.map_err(|e| self.failed(if self.levels.is_empty() { &[] } else { &level.name }, e))
+    }
+
+    /// An error of what has this name in the last level.
+    fn failed(&self, name: &[u8], source: VolumeError) -> Error {
+        let below = self.levels.iter().skip(1).map(|level| level.name.as_slice()).chain([name]);
+        let mut path = self.path.to_owned();
+        path.extend(below.filter(|name| !name.is_empty()).map(OsStr::from_bytes));
+        Error::Path { path, source }
+    }
+}
+
+impl Level<'_> {
+    /// Removes what is no directory, up to the next directory, whose name is returned. Else what failed.
+    fn empty(&mut self) -> std::result::Result<Option<Vec<u8>>, (Vec<u8>, VolumeError)> {
+        loop {
+            let mut read = Vec::new();
+            let listed = self.inodes.readdir(self.ino, self.cookie, &mut |entry| {
+                if read.len() == BATCH {
+                    return false;
+                }
+                if !matches!(entry.name, b"." | b"..") {
+                    read.push((entry.name.to_vec(), entry.next));
+                }
+                true
+            });
+            listed.map_err(|e| (Vec::new(), e))?;
+            if read.is_empty() {
+                return Ok(None);
+            }
+            for (name, next) in read {
+                self.cookie = next;
+                let found = self.inodes.lookup(self.ino, &name);
+                let gone = match found {
+                    Ok(found) if found.file_type == FileType::Directory => return Ok(Some(name)),
+                    Ok(_) => self.inodes.unlink(self.ino, &name),
+                    Err(e) => Err(e),
+                };
+                gone.map_err(|e| (name, e))?;
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Making volumes.
 
 use crate::bucket;
-use crate::contents;
 use crate::home;
 use crate::machine::claim;
 use crate::options::data_code;
@@ -11,6 +10,7 @@ use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
 use ondol_format::jbd2::Extension;
 use ondol_format::mkfs::{self, Chunk, Plan, Usage};
+use ondol_volume::contents;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::ops::Range;

@@ -4,7 +4,15 @@
 //! journals before any of it goes home, in the old one last: its commit block there decides. Replaying either is all there is to
 //! do, and recovery does that: whichever journal the image has after a crash, its log holds what is missing. From before the file is made until
 //! everything is home the image is marked as one that only Ondol can recover. Before the decision the file is an orphan with the
-//! new blocks, afterwards one with the old blocks; the next who opens the image deletes it. `docs/design/journal.md` has the argument.
+//! new blocks, afterwards one with the old blocks; the next who opens the image deletes it.
+//! `docs/design/journal.md` has the steps.
+//!
+//! Why a crash does no harm: as long as the journal's inode has its old map, the old log is unchanged, since it is
+//! emptied only when everything is in place and flushed. As soon as the inode has the new map, the new log counts, and
+//! it is emptied only after the old one. What changes of an inode lies in its first 160 bytes, in one sector, so it
+//! does not arrive in part. Recovery looks, after one journal is replayed, whether the image has another one now, and
+//! replays that. Two writes of inodes in a fixed order would need a recovery of their own, and leave out the
+//! superblock's copies.
 
 use crate::compose::{self, Composed};
 use crate::media::Media;
@@ -32,7 +40,9 @@ pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn
     }
     let blocks = bytes / u64::from(sb.block_size());
     let old = media.log_map(&image)?;
-    if blocks == old.blocks() {
+    // One that is too short becomes as long as its file when the image is opened for this.
+    let is_short = jbd2::info(&*media.store, &old)?.is_short();
+    if blocks == old.blocks() && !is_short {
         return Ok(false);
     }
     let least = jbd2::least_blocks(&*media.store, &old)?;
@@ -49,6 +59,9 @@ pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn
     let plain = options.clone().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
     let composed =
         compose::open_guarded(media.clone(), &Options { journal_size: None, mounted_on: None, ..plain }, env.clone())?;
+    if blocks == old.blocks() {
+        return composed.close().map(|()| true);
+    }
     match prepare(&composed, &image, blocks) {
         Ok(twin) => exchange(media, &composed, twin, env).map(|()| true),
         Err(e) => {

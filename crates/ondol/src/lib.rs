@@ -5,30 +5,42 @@
 //! of the operations that took effect, including everything up to the last completed [`Volume::sync`].
 //!
 //! ```
-//! use ondol::{FormatOptions, Volume};
+//! use ondol::{FormatOptions, OpenOptions, Volume};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let image = dir.path().join("disk.img");
 //! Volume::format(&image, &FormatOptions::new().size(64 << 20).label("demo"))?;
 //! let volume = Volume::open(&image)?;
 //! volume.create_dir("/notes")?;
-//! volume.write("/notes/today", b"warm floor")?;
-//! volume.sync()?;
-//! assert_eq!(volume.read("/notes/today")?, b"warm floor");
+//! let file = OpenOptions::new().read(true).write(true).create(true).open(&volume, "/notes/today")?;
+//! file.write_all_at(b"warm floor", 0)?;
+//! file.sync_data()?; // fdatasync: a crash keeps it, and all that was done before
+//!
+//! // What is there now, lent without a copy where the medium is NVM: later writes do not change it.
+//! let before = file.view(..)?;
+//! // All of it or nothing, to a crash and to other threads.
+//! volume.transaction(|tx| {
+//!     tx.write("/notes/today", b"warmer floor").rename("/notes/today", "/notes/yesterday");
+//!     Ok(())
+//! })?;
+//! assert_eq!(before.to_vec(), b"warm floor");
+//! assert_eq!(volume.read("/notes/yesterday")?, b"warmer floor");
+//! drop((before, file)); // a volume is closed when nothing holds it
 //! volume.close()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Volume::transaction`] makes changes of several files as one: all of them, or none.
+//! Cargo features, none of them by default:
+//!
+//! - `object`: a volume may lie in object storage. A target such as `s3://BUCKET/PREFIX` names it ([`is_in_bucket`]),
+//!   [`snapshot`] keeps it as it is.
 //!
 //! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy. What is stored to [`File::map_mut`] is committed as one.
 //!
 //! [`Volume::scratch`] is working memory out of the free space of a volume in a pool.
 //!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
-//!
-//! With the feature `object` a volume may lie in object storage: a target such as `s3://BUCKET/PREFIX` names it ([`is_in_bucket`]), [`snapshot`] keeps it as it is.
 //!
 //! [`run`] is for programs on the file systems that they have: their synchronous writes end in a pool.
 //!
@@ -44,7 +56,6 @@ mod attributes;
 mod background;
 mod bucket;
 mod compose;
-mod contents;
 mod directory;
 mod error;
 mod fast_commit;

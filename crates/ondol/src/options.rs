@@ -16,7 +16,7 @@ mod waiting;
 
 pub use parse::{BUCKET_OPTION_NAMES, OPTION_NAMES, parse_size};
 
-/// How a volume is opened. See `mount -o` in the README for the words.
+/// How a volume is opened. `docs/commands.md`, Mount options, has the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub(crate) read_only: bool,

@@ -7,10 +7,11 @@ mod measure;
 
 use crate::info::uuid_text;
 use crate::machine::{claim, pools};
-use crate::{Error, Result, contents, home};
+use crate::{Error, Result, home};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};
 use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect};
+use ondol_volume::contents;
 use serde::Serialize;
 use std::path::Path;
 

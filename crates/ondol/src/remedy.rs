@@ -21,6 +21,11 @@ pub enum Remedy {
         /// The image, where it is known.
         image: Option<String>,
     },
+    /// Give the image a longer journal ([`crate::tune()`]).
+    LongerJournal {
+        /// The image.
+        image: String,
+    },
     /// Recover an image with the pool in front of it ([`crate::recover_with_pool`]).
     RecoverWithPool {
         /// The pool, where it is known.

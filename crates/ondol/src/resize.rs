@@ -163,7 +163,11 @@ pub fn resize_media(
         return Ok(Resized { block_size, before, blocks: before, groups });
     }
     let mut resize = Image::resize(&media.store, env)?;
-    let done = if target > before { resize.grow(target, tell) } else { resize.shrink(target, tell) };
+    let done = match to {
+        NewSize::Least => resize.shrink_to_least(tell),
+        _ if target > before => resize.grow(target, tell),
+        _ => resize.shrink(target, tell),
+    };
     drop(resize);
     holding.check()?;
     match done {

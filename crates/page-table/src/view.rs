@@ -2,6 +2,9 @@
 //!
 //! The paper changes the processor's table with each swap. Here a block is *hidden* from views before its page or its bytes change, and read by look-up until it is shown
 //! again: once for each transaction and flush, neighbours in one call; or at once, to measure what that costs. So a view never shows what its block does not hold.
+//!
+//! To leave pages unused until views are mapped anew would take them from the reserve as long as nobody flushes. To
+//! read first, and ask afterwards whether something has changed, could meet a mapping that the kernel takes away.
 
 use crate::error::{Result, TableError};
 use crate::table::PageTable;

@@ -23,7 +23,8 @@ pub fn ask(path: &Path, processor: usize) -> io::Result<()> {
     one.set(processor);
     sched_setaffinity(None, &one)?;
     // Attributes that the kernel knows would not be asked for.
-    statx(CWD, path, AtFlags::STATX_FORCE_SYNC | AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)?;
+    // AT_STATX_FORCE_SYNC, which rustix does not name with musl.
+    statx(CWD, path, AtFlags::from_bits_retain(0x2000) | AtFlags::NO_AUTOMOUNT, StatxFlags::TYPE)?;
     Ok(())
 }
 

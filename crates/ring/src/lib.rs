@@ -5,19 +5,16 @@
 //! answering the one before are one system call. Facts: the kernel's `Documentation/filesystems/fuse/fuse-io-uring.rst` and the
 //! public header `include/uapi/linux/fuse.h`.
 //!
-//! This crate knows no request but its length: a message is the bytes that `/dev/fuse` would have given. It is a crate of its
-//! own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe` of it is in `place`, in
-//! `policy` and `errand`, the system calls that a server needs beside, and in `ask`, a few ioctls for the other side of a mount.
+//! This crate knows no request but its length: a message is the bytes that `/dev/fuse` would have given. It is a crate
+//! of its own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe`
+//! of it is in `place`, and in `policy`, `errand` and `attributes`, the system calls that a server needs beside.
 
-mod ask;
+mod attributes;
 mod errand;
 mod place;
 mod policy;
 
-pub use ask::{
-    EXCHANGE_RANGE, ExchangeRange, RESIZE_FS, SNAPSHOT, SNAPSHOT_NAME, SnapshotAsked, exchange, generation, resize,
-    snapshot,
-};
+pub use attributes::set_mount_attributes;
 pub use errand::ask as ask_oneself;
 pub use place::{Message, Place};
 pub use policy::set_idle;

@@ -12,10 +12,11 @@ use std::io;
 pub fn set_idle(thread: u32, idle: bool) -> io::Result<()> {
     let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let id = libc::pid_t::try_from(thread).map_err(io::Error::other)?;
-    // SAFETY: all that sched_param holds are numbers, of which these policies want 0.
-    let param: libc::sched_param = unsafe { std::mem::zeroed() };
+    // All that the kernel's sched_param holds, which these policies want to be 0.
+    let priority: libc::c_int = 0;
+    // musl's function of this name refuses, since POSIX would have it act on the whole process.
     // SAFETY: the pointer is to a value that lives until the call returns, which only reads it.
-    match unsafe { libc::sched_setscheduler(id, policy, &raw const param) } {
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, id, policy, &raw const priority) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

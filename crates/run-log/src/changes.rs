@@ -1,4 +1,13 @@
 //! Changes of a file that are no writes: truncations, times that it is given, and what leaves it as it is.
+//!
+//! - A truncation is a record, durable before the file is cut: the kernel may commit it at any time, and an older
+//!   record that then brought back bytes behind the new end would make a file that never was. It is stored once more
+//!   after the cut, since a sync between may have retired the first. What cannot be logged (fallocate(2), `fopen` with
+//!   `w`, too) makes a real fsync first.
+//! - Times are a record. If they cannot be logged, records that are not young go home first, and trust ends.
+//! - chmod(2), chown(2), xattrs and flags change the ctime alone; recovery knows the file by its mtime. The next fsync
+//!   is real, but for fchown(2) to the owner that the file has, as SQLite does as root.
+//! - copy_file_range(2), splice(2), mapped and direct writes are not seen: the ctime tells.
 
 use crate::call::Call;
 use crate::client::{Client, LONGEST_LOOK_NS, wall_ns};

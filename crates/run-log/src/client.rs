@@ -1,4 +1,18 @@
 //! A process that writes: which of its calls may end in the log.
+//!
+//! - *No slot*: a write is plain. It costs two loads: of what the last write to the descriptor found, and of how often
+//!   a slot's file was written down, which comes before the file is first trusted. If the count has changed after the
+//!   write and the file has a slot by now, trust is taken away, since the write may have fallen between two looks; a
+//!   durable write is followed by a real fsync, too, before it returns.
+//! - *Not trusted*: a plain write is counted while it runs. A real fsync makes the file trusted if the looks before and
+//!   after it are equal, no plain write runs, and unseen ones under way at the first look are over. For that the
+//!   library writes no bytes: the kernel sets ctime and copies under the inode's lock, and such a write takes that
+//!   lock, too.
+//! - *Trusted*: look, write, look, log, under the file's lock; whatever does not fit is a real fsync and the end of
+//!   trust. Looks that lie further apart than `LONGEST_LOOK_NS` do not fit: a thread that lost its processor between
+//!   them would give unseen writers milliseconds.
+//!
+//! A file that has a slot is handled by it wherever its path is now: later promises must retire its records.
 
 use crate::Log;
 use crate::call::{Call, Place, Written};

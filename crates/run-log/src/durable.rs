@@ -1,4 +1,11 @@
 //! Writes that are durable when they return, and what syncs past the log.
+//!
+//! A program that writes with `O_SYNC` never calls fsync, so such a write may begin trust, by a real fsync under the
+//! lock. The first one to a file never tries. Each try is followed by a pause twice as long as the last (0, 1, 3, up to
+//! 255 durable writes); each durable write that ends in the log shortens it. None tries while the lane is half full.
+//!
+//! What syncs past the log (sync(2), msync(2) and their kin) makes the whole log durable before: else, of two writes to
+//! one place, the older could be durable in the log and the newer not, and recovery would put the older over the newer.
 
 use crate::call::{Call, Written};
 use crate::client::{Client, is_of, is_still};

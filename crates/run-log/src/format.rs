@@ -1,4 +1,4 @@
-//! The bytes of the areas `run-files` and `run-log`. `docs/design/run.md` has the same as tables.
+//! The bytes of the areas `run-files` and `run-log`. `docs/design/run.md` has the same, but for shared words.
 
 use ondol_medium::{HeaderFault, PAGE, check_header, crc32c, seal_header};
 use zerocopy::little_endian::{I64, U32, U64};

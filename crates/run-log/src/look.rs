@@ -239,8 +239,8 @@ impl Identity {
 /// # Errors
 /// The system's.
 pub fn is_ext4(dir: &Path) -> Result<bool> {
-    const EXT4: u64 = 0xEF53;
-    Ok(rustix::fs::statfs(dir)?.f_type.cast_unsigned() == EXT4)
+    const EXT4: rustix::fs::FsWord = 0xEF53;
+    Ok(rustix::fs::statfs(dir)?.f_type == EXT4)
 }
 
 /// Why changes of names on the ext4 file system of `dir` cannot be logged; none if they can. Its journal has to commit them in their order, all that is changed with each at once: there is one, and no fast

@@ -1,4 +1,18 @@
-//! Records of names: their bytes. `docs/design/run.md` has the same as a table.
+//! Records of names: their bytes. `docs/design/run.md` has the same.
+//!
+//! Each change sets the ctime in the same transaction of the kernel's journal and after the change itself, so there is
+//! nothing to wait for. The library adds a real fsync that begins trust at the second young new file that is synced.
+//!
+//! - *create*: with `O_EXCL`, so that it is known who made the file; it is trusted from birth.
+//! - *remove*, of the last name: the record is durable, then the file's records are retired. *unlink*: it has other
+//!   names.
+//! - *rename*, *link*: the file's records are made durable first, as the kernel writes data back before a replacement.
+//!   Of two directories it is one record, *move*, so that it is durable in both or in neither.
+//! - an fsync of a file makes the newest record of its names durable, too.
+//!
+//! Everything else (directories, symbolic links, files that are not trusted, exchanges) is the kernel's, and takes
+//! trust away before, and after if trust has come meanwhile. Before a file without a slot gets a further name without
+//! the log, it gets one; who removes a name without the log holds the file's lock.
 
 use crate::handle::Handle;
 use crate::look::Subject;

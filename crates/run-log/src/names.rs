@@ -1,6 +1,7 @@
 //! Changes of names: what a program makes, removes, renames and links in directories whose changes are all in the log.
 //!
-//! A directory is trusted as a file is: its ctime tells whether anybody else has changed it. Its lock comes before that of a file.
+//! A directory is trusted as a file is: its ctime tells whether anybody else has changed it. Its lock comes before that
+//! of a file. Which call is which record: `name_record`.
 
 use crate::call::Written;
 use crate::client::{Client, LONGEST_LOOK_NS};

@@ -33,6 +33,8 @@ enum Filled {
     AtTheEnd,
     /// The same, and directories in all groups.
     Everywhere,
+    /// Hardly anything is free before the new end.
+    BeforeTheEnd,
     /// Two files, of which the second could go where the first one's mapping was.
     InTurn,
 }
@@ -41,7 +43,7 @@ enum Filled {
 type Case = (&'static str, &'static str, u64, u64, Filled);
 
 /// All of them.
-const ALL: [Case; 11] = [
+const ALL: [Case; 12] = [
     ("grown", "-g 1024", 6, 9, Filled::AtTheEnd),
     ("grown-into-meta-bg", "-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 10, Filled::AtTheEnd),
     ("grown-into-its-reserve", "-O ^flex_bg -g 512 -E resize=65536", 7, 10, Filled::AtTheEnd),
@@ -54,6 +56,8 @@ const ALL: [Case; 11] = [
     // Bitmaps lie anywhere in their groups.
     ("shrunk-with-metadata", "-O ^flex_bg -E stride=400 -g 2048", 14, 7, Filled::AtTheEnd),
     ("shrunk-in-turn", "-m 0 -g 1024", 14, 11, Filled::InTurn),
+    // The journal lies over the new end, and less is free before that than it has.
+    ("shrunk-past-its-journal", "-m 0 -g 2048", 9, 5, Filled::BeforeTheEnd),
 ];
 
 /// The names of all.
@@ -109,6 +113,7 @@ impl Resizing {
                 }
                 fill_at_the_end(&volume).map_err(text)?;
             }
+            Filled::BeforeTheEnd => fill_before(&volume, to * MIB).map_err(text)?,
             Filled::InTurn => fill_in_turn(&volume, &bytes, to * MIB)?,
         }
         let seen = dump::of_volume(volume.inodes()).map_err(text)?;
@@ -289,6 +294,22 @@ impl Filler {
         let Some((at, _)) = found else { return Ok(false) };
         self.file.fallocate(Fallocate::PunchHole, at, blocks * BLOCK)?;
         Ok(true)
+    }
+}
+
+/// A file that leaves 600 blocks before `end`, and one that lies behind it.
+fn fill_before(volume: &Volume, end: u64) -> ondol::Result<()> {
+    volume.create("/x")?;
+    let filler = Filler::new(volume, 2048)?;
+    for (at, len) in filler.within(&(end..u64::MAX))? {
+        filler.file.fallocate(Fallocate::PunchHole, at, len)?;
+    }
+    volume.sync()?;
+    scatter(volume, "/x", 0..30)?;
+    volume.sync()?;
+    match filler.free(0, 600)? {
+        true => volume.sync(),
+        false => Err(ondol_volume::Error::NoSpace("600 blocks in the first group").into()),
     }
 }
 

@@ -31,7 +31,9 @@ impl Volume {
         let mut guard = self.node(ino)?.write()?;
         may_set(&guard.state.inode, set)?;
         if let Some(size) = set.size {
+            let old = guard.state.inode.size;
             guard = self.truncate_locked(guard, size)?;
+            self.note_resized(ino, old, size);
         }
         let rest = SetAttr { size: None, ..*set };
         if rest == SetAttr::default() {

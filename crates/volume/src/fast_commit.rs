@@ -103,7 +103,7 @@ impl<'v> Replay<'v> {
     /// The inode, locked; None if it is not in use.
     fn locked(&self, ino: Ino) -> Result<Option<NodeGuard>> {
         let shared = &self.vol.shared;
-        if (ino < shared.sb.first_ino() && ino != crate::ROOT) || shared.sb.orphan_file_inum() == Some(ino) {
+        if !shared.sb.may_be_named(ino) || shared.is_journal(ino) {
             return Err(corrupt(ino, "the inode is the file system's own"));
         }
         if !shared.groups.inode_is_used(&shared.sb, &*self.vol.engine, ino)? {

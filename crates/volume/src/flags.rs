@@ -146,6 +146,9 @@ impl Volume {
 
     fn change_flags(&self, ino: Ino, guarded: u32, new: impl FnOnce(&Inode) -> Result<(F, Option<u32>)>) -> Result<()> {
         self.check_writable()?;
+        if self.shared.is_journal(ino) {
+            return Err(Error::NotPermitted("the journal's inode is not to be changed"));
+        }
         let guard = self.node(ino)?.write()?;
         let inode = &guard.state.inode;
         let (wanted, project) = new(inode)?;

@@ -102,7 +102,8 @@ impl Volume {
         let added = plan.descs(count);
         groups.add(&new, added);
         let own = u64::from(2 + new.inode_table_blocks());
-        let taken: u64 = (count..new.groups()).map(|g| new.base_meta(g).blocks() + own).sum();
+        let bases = (count..new.groups()).map(|g| new.base_meta(g).all);
+        let taken: u64 = bases.map(|base| base.end - base.start + own).sum();
         self.overhead.fetch_add(taken, Relaxed);
         let free = added.iter().map(|desc| u64::from(desc.free_blocks)).sum();
         let inodes = added.iter().map(|desc| u64::from(desc.free_inodes)).sum();

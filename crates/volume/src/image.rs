@@ -1,5 +1,6 @@
 //! An image before it is mounted: its superblock, descriptors, and where its journal lies.
 
+use crate::contents;
 use crate::shared::Shared;
 use crate::{Error, Result};
 use ondol_block::BlockStore;
@@ -35,7 +36,8 @@ pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::ORPHAN_PRESENT);
 
 /// Read-only-compatible features whose structures a check knows.
-pub(crate) const CHECKABLE: RoCompat = RO_COMPAT.union(RoCompat::QUOTA).union(RoCompat::READONLY);
+pub(crate) const CHECKABLE: RoCompat =
+    RO_COMPAT.union(RoCompat::QUOTA).union(RoCompat::READONLY).union(RoCompat::VERITY).union(RoCompat::SHARED_BLOCKS);
 
 /// An image whose superblock has been read and checked.
 pub struct Image {
@@ -212,13 +214,27 @@ fn read_superblock_at(store: &dyn BlockStore, offset: u64) -> Result<std::result
 }
 
 fn superblock_error(store: &dyn BlockStore, e: FormatError) -> Error {
+    let name = store.name();
     match e {
         _ if store.size() < superblock::OFFSET + superblock::SIZE as u64 => {
-            Error::Unsupported(format!("{} is too small to hold an ext4 image", store.name()))
+            Error::Unsupported(format!("{name} is too small to hold an ext4 image{}", foreign(store)))
         }
-        FormatError::BadMagic { .. } => Error::Unsupported(format!("{} holds no ext4 file system", store.name())),
+        FormatError::BadMagic { .. } => {
+            Error::Unsupported(format!("{name} holds no ext4 file system{}", foreign(store)))
+        }
         FormatError::Unsupported { .. } => unsupported(e),
         e => corrupt(0, &e),
+    }
+}
+
+/// What lies there in place of an ext4 file system, and how one is got out of it; empty where nobody can say.
+fn foreign(store: &dyn BlockStore) -> String {
+    match contents::format(store).ok().flatten() {
+        Some(name) if name.ends_with("disk image") => {
+            format!(", but {name}: `qemu-img convert -O raw` makes a raw image of it")
+        }
+        Some(name) => format!(", but {name}"),
+        None => String::new(),
     }
 }
 

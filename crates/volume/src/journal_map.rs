@@ -156,8 +156,9 @@ impl Image {
             }
             let desc = GroupDesc::parse(bytes).map_err(|e| corrupt(at, &e))?;
             let table = u64::from(sb.inode_table_blocks());
+            let base = sb.base_meta(g).all;
             let own = [
-                (sb.group_first_block(g), sb.base_meta(g).blocks()),
+                (base.start, base.end - base.start),
                 (desc.block_bitmap, 1),
                 (desc.inode_bitmap, 1),
                 (desc.inode_table, table),
@@ -207,7 +208,7 @@ impl Source for Unmounted<'_> {
         Ok(bytes.into())
     }
 
-    fn may_own(&self, start: u64, len: u64) -> bool {
+    fn may_own(&self, _ino: Ino, start: u64, len: u64) -> bool {
         self.sb.contains_blocks(&(start..start.saturating_add(len)))
     }
 

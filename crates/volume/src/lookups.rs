@@ -1,9 +1,11 @@
 //! Inodes that somebody knows by number and may ask for without naming or opening them: a kernel, until it forgets them. Such an inode
 //! outlives its last name, as an orphan.
 
+use crate::node::shrink;
+use crate::pages::Pages;
 use crate::{Ino, Result, StatFs, Volume};
 use ondol_env::sync::Mutex;
-use ondol_env::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::collections::HashMap;
 
 const SHARDS: usize = 64;
@@ -25,6 +27,8 @@ pub(crate) struct Lookups {
     ended: AtomicU64,
     /// When that last changed: monotonic nanoseconds.
     changed: AtomicU64,
+    /// Some of them have, or had, holes in pages.
+    pub(crate) has_holes: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +45,8 @@ struct Known {
     held: bool,
     /// What it has then, in units of 512 bytes.
     units: u64,
+    /// What whoever knows it has of its contents.
+    pages: Pages,
 }
 
 #[derive(Debug)]
@@ -55,7 +61,8 @@ impl Default for Lookups {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let zero = || AtomicU64::new(0);
-        Self { shards, held: zero(), units: zero(), begun: zero(), ended: zero(), changed: zero() }
+        let has_holes = AtomicBool::new(false);
+        Self { shards, held: zero(), units: zero(), begun: zero(), ended: zero(), changed: zero(), has_holes }
     }
 }
 
@@ -67,6 +74,16 @@ impl Lookups {
     /// Whether somebody knows the inode.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
         self.shard(ino).lock().known.contains_key(&ino)
+    }
+
+    /// What `f` makes of the pages of an inode, if anybody knows it.
+    pub(crate) fn with_pages<T>(&self, ino: Ino, f: impl FnOnce(&mut Pages) -> T) -> Option<T> {
+        self.shard(ino).lock().known.get_mut(&ino).map(|known| f(&mut known.pages))
+    }
+
+    /// How many inodes somebody knows.
+    fn known(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().known.len()).sum()
     }
 
     /// Has an inode with so many `units` of 512 bytes, which loses its last name, live until it is forgotten, if anybody knows it: that counts as one
@@ -105,7 +122,9 @@ impl Lookups {
         if known.times > 0 {
             return None;
         }
-        let units = shard.known.remove(&ino).filter(|known| known.held)?.units;
+        let known = shard.known.remove(&ino);
+        shrink(&mut shard.known);
+        let units = known.filter(|known| known.held)?.units;
         let number = self.begun.fetch_add(1, SeqCst);
         if let Some(other) = shard.dying.insert(ino, Dying { number, units }) {
             self.end(&other);
@@ -145,6 +164,11 @@ impl Volume {
         if !self.options.read_only {
             self.lookups.shard(ino).lock().known.entry(ino).or_default().times += 1;
         }
+    }
+
+    /// How many inodes memory must know of, however few are cached: those that somebody knows by number, or has open.
+    pub fn known_inodes(&self) -> usize {
+        self.lookups.known().max(self.nodes.open_elsewhere())
     }
 
     /// Takes back so many of [`Volume::looked_up`]. The last deletes an inode that has neither names nor openers.

@@ -2,7 +2,8 @@
 //!
 //! Whoever mounts it writes a number of its own into the MMP block and changes it every few seconds. Whoever finds a number there
 //! waits until its holder must have changed it, and goes away if it has. The block is never journaled (kernel:
-//! `Documentation/filesystems/ext4/mmp.rst`).
+//! `Documentation/filesystems/ext4/mmp.rst`). Where the block says that nobody has the volume, nobody waits, as in the
+//! kernel; so of two that come at once, one finds out with its next update.
 
 use crate::image::corrupt;
 use crate::{Error, Image, Result};
@@ -37,12 +38,17 @@ impl Image {
     /// # Errors
     /// `InUse` by another mount or a check; corruption.
     pub fn require_unused(&self, env: &dyn Env) -> Result<()> {
+        self.found_unused(env).map(drop)
+    }
+
+    /// As [`Image::require_unused`], with the block that was found, if there is one.
+    fn found_unused(&self, env: &dyn Env) -> Result<Option<RawMmp>> {
         if !self.sb.has_incompat(Incompat::MMP) {
-            return Ok(());
+            return Ok(None);
         }
         let found = read(&*self.store, &self.sb)?;
         match found.mmp_seq.get() {
-            SEQ_CLEAN => return Ok(()),
+            SEQ_CLEAN => return Ok(Some(found)),
             SEQ_FSCK => {
                 return Err(self.in_use(&found, "a check of it is running, or was killed (`tune2fs -f -E clear_mmp`)"));
             }
@@ -51,7 +57,7 @@ impl Image {
         tracing::info!("{}: waiting {} s to see whether somebody has it mounted", self.name(), found.patience());
         env.sleep(Duration::from_secs(found.patience()));
         let now = read(&*self.store, &self.sb)?;
-        if now.mmp_seq == found.mmp_seq { Ok(()) } else { Err(self.in_use(&now, "it is mounted there")) }
+        if now.mmp_seq == found.mmp_seq { Ok(Some(found)) } else { Err(self.in_use(&now, "it is mounted there")) }
     }
 
     fn in_use(&self, mmp: &RawMmp, why: &str) -> Error {
@@ -64,16 +70,10 @@ impl Image {
     /// # Errors
     /// `InUse`; corruption; the store's failure.
     pub fn take_hold(&self, env: Arc<dyn Env>, node: &[u8], device: &[u8]) -> Result<Option<Arc<Mmp>>> {
-        if !self.sb.has_incompat(Incompat::MMP) {
-            return Ok(None);
-        }
-        let found = read(&*self.store, &self.sb)?;
-        self.require_unused(&*env)?;
+        let Some(found) = self.found_unused(&*env)? else { return Ok(None) };
         let mut mmp = found;
         mmp.mmp_seq.set(env.random_u32() % SEQ_MAX + 1);
         mmp.set_holder(node, device);
-        let interval = self.sb.mmp_interval().saturating_mul(2);
-        mmp.mmp_check_interval.set(interval.clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL));
         let hold = Mmp {
             store: self.store.clone(),
             sb: self.sb.clone(),
@@ -81,14 +81,21 @@ impl Image {
             env,
         };
         hold.write(&mut hold.state.lock())?;
-        // Somebody else may have found it free at the same time; the one who wrote last stays.
-        hold.env.sleep(Duration::from_secs(found.patience()));
-        let now = read(&*self.store, &self.sb)?;
-        if now.mmp_seq == hold.state.lock().mmp.mmp_seq {
-            Ok(Some(Arc::new(hold)))
-        } else {
-            Err(self.in_use(&now, "it is being mounted there"))
+        // Somebody else may have found it free at the same time; the one who wrote last stays. Others wait as long as
+        // this one does, since the interval is still the one that was found.
+        if found.mmp_seq.get() != SEQ_CLEAN {
+            hold.env.sleep(Duration::from_secs(found.patience()));
         }
+        let now = read(&*self.store, &self.sb)?;
+        {
+            let mut state = hold.state.lock();
+            if now.mmp_seq != state.mmp.mmp_seq {
+                return Err(self.in_use(&now, "it is being mounted there"));
+            }
+            // What was waited is no lateness: the updates begin here.
+            hold.update(&mut state, 0)?;
+        }
+        Ok(Some(Arc::new(hold)))
     }
 }
 
@@ -103,17 +110,20 @@ impl Mmp {
         if state.released || age < u64::from(self.sb.mmp_interval()) {
             return Ok(Progress::Idle);
         }
-        if age > u64::from(state.mmp.mmp_check_interval.get()) {
-            // Late enough for others to think that nobody is here.
-            self.require_mine(&state)?;
-        }
+        // Others may have thought that nobody is here, or have come at the same time.
+        self.require_mine(&state)?;
+        self.update(&mut state, age)?;
+        Ok(Progress::Worked)
+    }
+
+    /// Says that the volume is in use, so many seconds after it was said last.
+    fn update(&self, state: &mut State, age: u64) -> Result<()> {
         let late = (2 * age).clamp(u64::from(MIN_CHECK_INTERVAL), u64::from(MAX_CHECK_INTERVAL)) as u16;
         let usual = self.sb.mmp_interval().saturating_mul(2);
         state.mmp.mmp_check_interval.set(late.max(usual).min(MAX_CHECK_INTERVAL));
         let next = next_seq(state.mmp.mmp_seq.get());
         state.mmp.mmp_seq.set(next);
-        self.write(&mut state)?;
-        Ok(Progress::Worked)
+        self.write(state)
     }
 
     fn require_mine(&self, state: &State) -> Result<()> {

@@ -7,7 +7,9 @@ use crate::{Error, Image, Result, Volume};
 use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_format::superblock::{ERRCODE_UNKNOWN, FoundError, OFFSET, STATE_ERROR, STATE_VALID};
+use ondol_format::superblock::{
+    ERRCODE_UNKNOWN, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, FoundError, OFFSET, STATE_ERROR, STATE_VALID,
+};
 use ondol_format::{Incompat, RawSuperblock, RoCompat};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -58,6 +60,7 @@ impl Image {
                 }
             }
             sb.set_features(features);
+            sb.note_hash(FLAG_UNSIGNED_HASH);
             sb.set_mtime(now.sec);
             sb.set_wtime(now.sec);
             sb.s_mnt_count.set(sb.s_mnt_count.get().saturating_add(1));
@@ -181,6 +184,8 @@ impl Image {
         self.edit_superblock(|sb| {
             sb.s_state.set((sb.s_state.get() | STATE_VALID) & !STATE_ERROR);
             sb.forget_errors();
+            // So the check has taken names, and so e2fsck takes them and writes it down.
+            sb.note_hash(FLAG_SIGNED_HASH);
             sb.set_lastcheck(now.sec);
         })
     }

@@ -8,9 +8,11 @@ use crate::{Error, Ino, Result, kind};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
+use ondol_format::inode::InodeFlags;
 use ondol_format::{Incompat, Inode};
 use ondol_journal::{Clock, Engine, Look, NumberHash};
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 /// What is known of one inode.
 #[derive(Clone, Debug)]
@@ -25,12 +27,15 @@ pub(crate) struct NodeState {
 pub(crate) struct Node {
     pub(crate) ino: Ino,
     state: OwnedRwLock<NodeState>,
-    /// Openers; an inode without names lives until there is none.
+    /// Openers; an inode without names lives until there is none. Its shard knows them while the inode is not in
+    /// memory.
     pub(crate) opens: AtomicU32,
     /// It was made without a name and has never had one.
     pub(crate) linkable: AtomicBool,
     /// Of a directory.
     pub(crate) names: Memo,
+    /// Of a directory: the one that contains it, or 0. Set and forgotten by who has the inode locked.
+    pub(crate) parent: AtomicU32,
     /// What an fsync of it has to wait for.
     pub(crate) newest: Newest,
     referenced: AtomicBool,
@@ -93,13 +98,22 @@ const FEWEST_SHARDS: usize = 64;
 struct Shard {
     map: HashMap<Ino, Arc<Node>, NumberHash>,
     clock: Clock<Ino>,
+    /// Open inodes that are not in memory.
+    open: HashMap<Ino, Open, NumberHash>,
     /// How often an inode has left the map.
     removals: u64,
     /// What an fsync of those has to wait for.
     forgotten: Newest,
 }
 
-/// The inode cache, bounded by a number of inodes; open and locked inodes stay.
+/// What must not be forgotten of an open inode.
+#[derive(Debug, Default)]
+struct Open {
+    opens: u32,
+    linkable: bool,
+}
+
+/// The inode cache, bounded by a number of inodes; those that somebody works with stay.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     shards: Vec<Apart<Mutex<Shard>>>,
@@ -138,16 +152,16 @@ impl Nodes {
 
     fn load(&self, shared: &Shared, engine: &dyn Engine, ino: Ino, least_links: u16) -> Result<Arc<Node>> {
         loop {
-            let removals = {
+            let (removals, is_open) = {
                 let shard = self.shard(ino).lock();
                 if let Some(node) = shard.map.get(&ino) {
                     node.referenced.store(true, Relaxed);
                     return Ok(node.clone());
                 }
-                shard.removals
+                (shard.removals, shard.open.contains_key(&ino))
             };
             let inode = read_inode(shared, engine, ino)?;
-            if inode.mode == 0 || inode.links < least_links {
+            if inode.mode == 0 || (inode.links < least_links && !is_open) {
                 return Err(Error::NotFound);
             }
             // Somebody else may have read and even changed it meanwhile: theirs is then the right one. If it may have come,
@@ -174,6 +188,16 @@ impl Nodes {
     pub(crate) fn of_shard<T>(&self, ino: Ino, look: impl FnOnce(Option<&Node>, &Newest) -> T) -> T {
         let shard = self.shard(ino).lock();
         look(shard.map.get(&ino).map(|node| &**node), &shard.forgotten)
+    }
+
+    /// Whether the inode is open and not in memory.
+    pub(crate) fn is_open_elsewhere(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().open.contains_key(&ino)
+    }
+
+    /// Number of open inodes that are not in memory.
+    pub(crate) fn open_elsewhere(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().open.len()).sum()
     }
 
     /// Number of inodes in memory.
@@ -204,12 +228,15 @@ impl Shard {
     fn insert(&mut self, ino: Ino, inode: Inode, most: usize) -> Arc<Node> {
         while self.map.len() >= most && self.evict_one() {}
         let state = OwnedRwLock::new(NodeState { inode, gone: false });
+        let Open { opens, linkable } = self.open.remove(&ino).unwrap_or_default();
+        shrink(&mut self.open);
         let node = Arc::new(Node {
             ino,
             state,
-            opens: AtomicU32::new(0),
-            linkable: AtomicBool::new(false),
+            opens: AtomicU32::new(opens),
+            linkable: AtomicBool::new(linkable),
             names: Memo::default(),
+            parent: AtomicU32::new(0),
             newest: Newest::default(),
             referenced: AtomicBool::new(true),
         });
@@ -224,24 +251,36 @@ impl Shard {
         if let Some(node) = self.map.remove(&ino) {
             self.forgotten.join(&node.newest);
         }
+        self.open.remove(&ino);
         self.removals += 1;
     }
 
     fn evict_one(&mut self) -> bool {
-        let Self { map, clock, removals, forgotten } = self;
+        let Self { map, clock, open, removals, forgotten } = self;
         clock.evict(usize::MAX, |ino| {
             let Some(node) = map.get(&ino) else { return Look::Gone };
-            if Arc::strong_count(node) > 1 || node.opens.load(SeqCst) > 0 {
+            if Arc::strong_count(node) > 1 {
                 return Look::Held;
             }
             if node.referenced.swap(false, Relaxed) {
                 return Look::Stays;
             }
             forgotten.join(&node.newest);
+            let opens = node.opens.load(SeqCst);
+            if opens > 0 {
+                open.insert(ino, Open { opens, linkable: node.linkable.load(SeqCst) });
+            }
             map.remove(&ino);
             *removals += 1;
             Look::Evicted
         })
+    }
+}
+
+/// Gives back the room of a map that holds little of what it has held.
+pub(crate) fn shrink<T, H: BuildHasher>(map: &mut HashMap<Ino, T, H>) {
+    if map.capacity() > 64 && map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
     }
 }
 
@@ -262,7 +301,11 @@ pub(crate) fn read_inode(shared: &Shared, engine: &dyn Engine, ino: Ino) -> Resu
         return Err(Error::corrupt(format!("inode {ino}"), block, why));
     }
     let bad = |e: ondol_format::FormatError| Error::corrupt(format!("inode {ino}"), block, e.to_string());
-    let inode = Inode::parse(bytes, ino, &shared.inode_format).map_err(bad)?;
+    let mut inode = Inode::parse(bytes, ino, &shared.inode_format).map_err(bad)?;
+    if shared.is_journal(ino) {
+        // Where it has a name, nobody may change it all the same.
+        inode.flags.insert(InodeFlags::IMMUTABLE);
+    }
     if is_inline(&inode) && !shared.sb.has_incompat(Incompat::INLINE_DATA) {
         let what = "its contents lie in it, which the volume does not have";
         return Err(Error::corrupt(format!("inode {ino}"), block, what));

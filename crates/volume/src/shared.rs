@@ -63,6 +63,11 @@ impl Shared {
         }
     }
 
+    /// Whether this is the journal's inode.
+    pub(crate) fn is_journal(&self, ino: Ino) -> bool {
+        self.sb.journal_inum() == Some(ino)
+    }
+
     /// Whether a run of blocks can belong to a file: it lies on the volume and touches none of the file system's own
     /// structures.
     pub(crate) fn may_own(&self, start: u64, len: u64) -> bool {

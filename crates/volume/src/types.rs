@@ -52,7 +52,7 @@ pub struct Attr {
     pub rdev: (u32, u32),
     /// Size in bytes.
     pub size: u64,
-    /// Space held, in units of 512 bytes.
+    /// Space held, in units of 512 bytes; a regular file whose contents lie in its inode counts them.
     pub blocks: u64,
     /// Last access.
     pub atime: Timestamp,
@@ -112,8 +112,10 @@ pub struct DirEntry<'a> {
 pub struct StatFs {
     /// Bytes in a block.
     pub block_size: u32,
-    /// Data blocks in all (ext4's `minixdf`-less count: without the file system's own overhead).
+    /// Data blocks in all, as `bsddf` counts them: without the file system's own overhead.
     pub blocks: u64,
+    /// Blocks of that overhead, which `minixdf` counts, too.
+    pub overhead: u64,
     /// Free blocks.
     pub free: u64,
     /// Free blocks for users without privilege.

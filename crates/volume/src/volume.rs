@@ -13,8 +13,7 @@ use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
 use crate::{Atime, Attr, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, kind};
-use ondol_env::apart::{Apart, STRIPES};
-use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
 use ondol_format::group::GroupDesc;
@@ -67,13 +66,15 @@ pub struct Volume {
     pub(crate) options: VolumeOptions,
     /// Held by every operation that may move a directory, and by transactions.
     pub(crate) rename_lock: Mutex<()>,
+    /// How often a directory has got another parent, counted while that one is not to be seen yet.
+    pub(crate) moves: AtomicU64,
     pub(crate) orphans: Orphans,
     pub(crate) once_journaled: OnceJournaled,
     /// Values of attributes that nothing names any more, to be deleted: see [`Volume::bury_values`].
     pub(crate) dead_values: Mutex<Vec<Ino>>,
     pub(crate) lookups: Lookups,
-    /// What the next new inode's generation is made from.
-    generations: [Apart<AtomicU32>; STRIPES],
+    /// A cache above collects writes: see [`Volume::writes_are_collected`].
+    pub(crate) collected: AtomicBool,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     pub(crate) overhead: AtomicU64,
     pub(crate) growing: Growing,
@@ -92,10 +93,7 @@ impl Volume {
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
         let orphans = Orphans::new(&shared.sb);
         let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + shared.journal_blocks;
-        let generation = env.random_u32();
-        let nth = |n: usize| Apart(AtomicU32::new(generation.wrapping_add(GENERATION_STEP.wrapping_mul(n as u32))));
         Self {
-            generations: std::array::from_fn(nth),
             overhead: AtomicU64::new(overhead),
             growing: Growing::default(),
             shared,
@@ -104,10 +102,12 @@ impl Volume {
             nodes: Nodes::new(options.cached_inodes),
             options,
             rename_lock: Mutex::default(),
+            moves: AtomicU64::new(0),
             orphans,
             once_journaled: OnceJournaled::default(),
             dead_values: Mutex::default(),
             lookups: Lookups::default(),
+            collected: AtomicBool::new(false),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
@@ -131,13 +131,6 @@ impl Volume {
     pub(crate) fn now(&self) -> Timestamp {
         let has_extra = usize::from(self.shared.sb.inode_size()) > ondol_format::inode::GOOD_OLD_SIZE;
         crate::time::from_disk(crate::time::to_disk(self.env.now()).clamped(has_extra))
-    }
-
-    /// A generation for a new inode of block group `g`: of a sequence that begins anywhere and has every number once. Groups take turns in it.
-    pub(crate) fn new_generation(&self, g: u32) -> u32 {
-        let turn = &self.generations[g as usize % STRIPES];
-        let n = turn.fetch_add(GENERATION_STEP.wrapping_mul(STRIPES as u32), Relaxed);
-        (n ^ n >> 16).wrapping_mul(0x85EB_CA6B)
     }
 
     /// The inode, in memory.
@@ -165,7 +158,11 @@ impl Volume {
 
     /// Takes `blocks` out of the free count, committing first where that frees enough.
     pub(crate) fn promise(&self, blocks: u64, need: Need) -> Result<()> {
-        self.promise_to(blocks, crate::behalf::of_thread(need))
+        // Whose the operation is matters only where there is not enough for everybody.
+        if self.shared.groups.promise(blocks, need) {
+            return Ok(());
+        }
+        self.promise_to(blocks, crate::behalf::of_thread(self, need))
     }
 
     /// As [`Volume::promise`], whoever the thread works for.
@@ -258,7 +255,7 @@ impl Volume {
             gid: inode.gid,
             rdev: if device { inode.device() } else { (0, 0) },
             size: inode.size,
-            blocks: inode.blocks,
+            blocks: self.space_told(ino, inode),
             atime: crate::time::from_disk(inode.atime),
             mtime: crate::time::from_disk(inode.mtime),
             ctime: crate::time::from_disk(inode.ctime),
@@ -308,9 +305,11 @@ impl Volume {
         let free = groups.visible_free();
         let uuid = sb.uuid();
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
+        let overhead = self.overhead.load(Relaxed);
         StatFs {
             block_size: sb.block_size(),
-            blocks: sb.blocks_count().saturating_sub(self.overhead.load(Relaxed)),
+            blocks: sb.blocks_count().saturating_sub(overhead),
+            overhead,
             free,
             available: free.saturating_sub(groups.reserved()),
             files: u64::from(sb.inodes_count()),
@@ -322,9 +321,6 @@ impl Volume {
 
 /// Bytes of extra fields of an inode that has a creation time.
 const WITH_CRTIME: u16 = 20;
-
-/// From one generation to the next: odd, so that every number comes once.
-const GENERATION_STEP: u32 = 0x9E37_79B9;
 
 /// How often, a millisecond apart, space that is about to be released is asked for.
 const RELEASE_TRIES: u32 = 50;

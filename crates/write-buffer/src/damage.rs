@@ -1,4 +1,18 @@
 //! What the areas hold, record by record, and what of it cannot be.
+//!
+//! A record that fails its checksum may be a write that a crash cut, which was never acknowledged. It is certainly
+//! damage if
+//!
+//! - a whole record of the same file has a higher sequence (one operation has one fence, so the earlier one was
+//!   durable), and such records do not cover the bytes of the damaged one;
+//! - it is a fragment, and behind it in the same block and life stands a readable one that begins an operation (part
+//!   0), or readable ones of two different operations;
+//! - it is a fragment, and the block's successor says that the block was filled further;
+//! - the words or the identity of a slot are bad, or a whole record names a file that does not exist.
+//!
+//! It cannot be told from a crash in the newest operation on a file, in the newest fragment of each open block, and in
+//! a line of the inode table that held a block record. A line that fails its checksum is counted, and its block is
+//! searched for fragments.
 
 use crate::area::Area;
 use crate::format::{BLOCK_BYTES, BlockLine, FILE_BYTES, FragmentKind, LINE, Owner, SlotState, is_data};

@@ -1,4 +1,7 @@
 //! The flush stage: dirty blocks go home by ordinary writes, neighbours together (papers/2, §3.1).
+//!
+//! The run of 64 LBNs that a block belongs to decides its queue, so that neighbours meet and files spread evenly. A
+//! step takes up to 64 entries. A cut of the file that is pending is made first, while no write is under way.
 
 use crate::file::FileState;
 use crate::queue::{Due, Place};

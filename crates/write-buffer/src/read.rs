@@ -1,4 +1,7 @@
 //! Reads: the newest bytes from NVM through the tree, the others from home.
+//!
+//! Home is read without a lock. If the tree has lost something meanwhile (reclaim, truncate) the read begins again,
+//! the third time with the tree locked.
 
 use crate::file::FileState;
 use crate::shared::Core;

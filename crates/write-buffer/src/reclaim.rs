@@ -1,4 +1,8 @@
 //! The reclaim stage: clean blocks become free, half-dead fragment blocks are compacted (papers/2, §3.1).
+//!
+//! Compaction takes the block with the fewest live bytes, if at most half of it is live, and keeps the sequences of
+//! what it moves. One block is always kept for it. Slots of files that are clean and that nobody has open are
+//! released.
 
 use crate::file::FileState;
 use crate::format::{BLOCK_BYTES, BlockLine, Fragment, FragmentKind};

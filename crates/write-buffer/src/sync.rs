@@ -1,4 +1,7 @@
-//! The sync stage: what was written home is made durable there, and one word says so for the whole file (papers/2, §3.1).
+//! The sync stage: what was written home is made durable there, and one word says so for the whole file (papers/2,
+//! §3.1).
+//!
+//! If blocks are merely short, it waits until a sixteenth of them would become clean, unless fewer than that are free.
 
 use crate::file::FileState;
 use crate::queue::Place;

@@ -16,6 +16,7 @@ fn advice(remedy: &Remedy) -> Option<String> {
         Remedy::Size => "--size SIZE says it".into(),
         Remedy::Recover { image: Some(image) } => format!("`ondol recover {image}` brings home what is left"),
         Remedy::Recover { image: None } => "unmount, then run `ondol recover`".into(),
+        Remedy::LongerJournal { image } => format!("`ondol tune --journal-size SIZE {image}` gives it a longer one"),
         Remedy::RecoverWithPool { pool: Some(pool) } => {
             format!("`ondol recover --nvm {pool} IMAGE` brings home what is left")
         }

@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Mkfs(Mkfs),
     /// Mount a volume on a directory
     Mount(Mount),
-    /// Unmount; returns when the image is clean
+    /// Unmount; returns when the image is clean, or says where else the volume is mounted
     Umount(Umount),
     /// Make durable everything done before on a mounted volume
     Sync(Sync),
@@ -142,6 +142,9 @@ pub(crate) struct Umount {
     /// Take it out of sight now; it ends with its last user, and this command does not wait for that
     #[arg(short = 'l', long, conflicts_with = "force")]
     pub(crate) lazy: bool,
+    /// Return when its server has ended, also while the volume is mounted elsewhere, as in a container
+    #[arg(short = 'w', long, conflicts_with = "lazy")]
+    pub(crate) wait: bool,
     /// Where the volume is mounted
     pub(crate) dir: PathBuf,
 }

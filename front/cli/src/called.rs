@@ -1,4 +1,5 @@
-//! By which name the program was called: `ondol`, or as a helper of mount(8), umount(8), fsck(8) or mkfs(8).
+//! By which name the program was called: `ondol`, or as a helper of mount(8), umount(8), fsck(8) or mkfs(8), or
+//! in the place of fuse2fs.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -16,12 +17,17 @@ pub(crate) enum Called {
     Fsck,
     /// mkfs(8)'s builder.
     Mkfs,
+    /// Who calls it takes it for fuse2fs.
+    Fuse2fs,
 }
 
 impl Called {
     /// By the first word of the command line, with or without a path. Types are `ondol` and, as the kernel shows it, `fuse.ondol`.
     pub(crate) fn by(word: Option<&OsStr>) -> Self {
         let name = word.and_then(|w| Path::new(w).file_name()).and_then(OsStr::to_str).unwrap_or_default();
+        if name == "fuse2fs" {
+            return Self::Fuse2fs;
+        }
         match name.split_once('.') {
             Some(("mount", "ondol" | "fuse.ondol")) => Self::Mount,
             Some(("umount", "ondol" | "fuse.ondol")) => Self::Umount,
@@ -39,6 +45,7 @@ impl Called {
             Self::Umount => "umount.ondol",
             Self::Fsck => "fsck.ondol",
             Self::Mkfs => "mkfs.ondol",
+            Self::Fuse2fs => "fuse2fs",
         }
     }
 }
@@ -87,7 +94,8 @@ mod tests {
         assert_eq!(by("umount.fuse.ondol"), Called::Umount);
         assert_eq!(by("fsck.ondol"), Called::Fsck);
         assert_eq!(by("mkfs.ondol"), Called::Mkfs);
-        for word in ["ondol", "./target/debug/ondol", "mount", "mount.ondol2", "ondol.old", ""] {
+        assert_eq!(by("/opt/drop-in/fuse2fs"), Called::Fuse2fs);
+        for word in ["ondol", "fuse2fs.old", "./target/debug/ondol", "mount", "mount.ondol2", "ondol.old", ""] {
             assert_eq!(by(word), Called::Ondol, "{word}");
         }
         assert_eq!(Called::by(None), Called::Ondol);

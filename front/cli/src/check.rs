@@ -45,7 +45,12 @@ impl Check<'_> {
             return self.look(false, false);
         }
         let mut replayed = false;
-        let mut info = self.info()?;
+        let mut info = match self.info() {
+            Ok(info) => info,
+            // What keeps an image from being described (a descriptor, its journal) is found with all else, if it can be
+            // opened at all.
+            Err(failure) => return self.look(false, false).map_err(|_| failure),
+        };
         if info.state == "dirty" && !self.read_only {
             let line = Line::new("recovering");
             let recovered = ondol::recover_telling(self.target, None, line.told());

@@ -10,8 +10,9 @@ use std::process::ExitCode;
 
 /// Exchange what two files on a mounted volume hold, as one
 ///
-/// After a crash, too, each has the other's contents, or both have their own. Nothing is copied. Without --length everything from the
-/// offsets to the ends of the files changes places, and the sizes with it. Offsets and length are whole blocks. Both files must belong to the caller.
+/// After a crash, too, each has the other's contents, or both have their own. Nothing is copied. Without --length
+/// everything from the offsets to the ends of the files changes places, and the sizes with it. Offsets and length are
+/// whole blocks. The caller must be able to read and to write both files.
 #[derive(Debug, Args)]
 pub(crate) struct ExchangeArgs {
     /// Exchange so many bytes, not everything to the ends of the files

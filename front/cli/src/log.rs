@@ -1,8 +1,11 @@
 //! Where messages go: standard error; or, from a server in the background, the file that `log=` names, the system's log, the kernel's,
 //! or a file of the user's. Never to nowhere: where none of them can be opened, there is no such server.
 
+mod limit;
+
+use limit::Limit;
 use ondol::printable;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -10,6 +13,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, PoisonError};
+use std::time::Duration;
+use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
@@ -83,6 +89,11 @@ pub(crate) fn to_stderr(asked: Option<String>) {
 pub(crate) fn to_caller(asked: Option<String>) {
     FOR_CALLER.store(true, Ordering::Relaxed);
     begin(asked, OF_COMMANDS);
+}
+
+/// Whether the variable says how much is logged.
+pub(crate) fn is_told() -> bool {
+    std::env::var_os(VARIABLE).is_some()
 }
 
 fn begin(asked: Option<String>, usual: &str) {
@@ -214,6 +225,21 @@ impl<'w> FormatFields<'w> for Shown {
     }
 }
 
+/// How often each place in the program has said something.
+#[allow(clippy::disallowed_types, reason = "messages are no part of what is scheduled")]
+static LIMIT: LazyLock<std::sync::Mutex<Limit<Identifier>>> = LazyLock::new(Default::default);
+
+/// How many messages like this one were left out before it; none if it is to be left out, too. What is said for who
+/// looks for a mistake is never too much.
+fn left_out(event: &Event<'_>) -> Option<u64> {
+    if *event.metadata().level() > Level::INFO {
+        return Some(0);
+    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = Duration::try_from(now).unwrap_or_default();
+    LIMIT.lock().unwrap_or_else(PoisonError::into_inner).admits(event.metadata().callsite(), now)
+}
+
 /// Lines with time and level; for the system's log with a priority and a name instead.
 struct Lines;
 
@@ -229,12 +255,20 @@ where
             context.format_fields(to.by_ref(), event)?;
             return writeln!(to);
         }
-        if !FOR_SYSTEM.load(Ordering::Relaxed) {
-            return Format::default().format_event(context, to, event);
+        let Some(left_out) = left_out(event) else { return Ok(()) };
+        let mut line = String::new();
+        if FOR_SYSTEM.load(Ordering::Relaxed) {
+            write!(line, "<{}>ondol[{}]: ", priority(level), std::process::id())?;
+            context.format_fields(Writer::new(&mut line), event)?;
+        } else {
+            Format::default().with_ansi(false).format_event(context, Writer::new(&mut line), event)?;
         }
-        write!(to, "<{}>ondol[{}]: ", priority(level), std::process::id())?;
-        context.format_fields(to.by_ref(), event)?;
-        writeln!(to)
+        let more = if left_out > 0 {
+            format!(" ({left_out} messages like this were left out before it)")
+        } else {
+            String::new()
+        };
+        writeln!(to, "{}{more}", line.trim_end_matches('\n'))
     }
 }
 

@@ -1,5 +1,5 @@
 //! `ondol`: makes, mounts, checks and measures volumes. Under other names it is the helper of mount(8), umount(8), fsck(8) and
-//! mkfs(8).
+//! mkfs(8), or stands in for fuse2fs.
 //!
 //! Every command answers with exit codes of its model; `docs/commands.md` lists them. An error is one line on standard error:
 //! what, where, and what to do.
@@ -17,6 +17,8 @@ mod exchange;
 mod failure;
 #[path = "../../preload/src/fits.rs"]
 mod fits;
+mod further;
+mod fuse2fs;
 mod image;
 mod info;
 mod log;
@@ -41,8 +43,9 @@ use args::{Arguments, Command};
 use called::Called;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use failure::{FAILED, Failure, Outcome, USAGE};
+use failure::{FAILED, Failure, MOUNT_USAGE, Outcome, USAGE};
 use signal_hook::consts::SIGXFSZ;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Called::Umount => parsed(called, |args: args::UmountHelper| umount::helper(&args)),
         Called::Fsck => parsed(called, |args: args::Fsck| check::helper(&args)),
         Called::Mkfs => parsed(called, |args: args::MkfsHelper| image::mkfs(&args.mkfs)),
+        Called::Fuse2fs => parsed(called, |args: fuse2fs::Fuse2fs| fuse2fs::fuse2fs(&args)),
     };
     match outcome {
         Ok(code) => code,
@@ -80,7 +84,8 @@ fn main() -> ExitCode {
 }
 
 fn parsed<A: Parser>(called: Called, run: impl FnOnce(A) -> Outcome) -> Outcome {
-    match A::try_parse_from(tools::with_two_dashes(std::env::args_os())) {
+    let words = tools::with_two_dashes(std::env::args_os()).map_err(Failure::with(FAILED))?;
+    match A::try_parse_from(words) {
         Ok(arguments) => run(arguments),
         Err(e) => usage(called, &e),
     }
@@ -135,8 +140,21 @@ fn usage(called: Called, e: &clap::Error) -> Outcome {
         let _ = e.print();
         return Ok(if help { ExitCode::from(USAGE) } else { ExitCode::SUCCESS });
     }
+    if called == Called::Ondol && by_mount_8() {
+        let what =
+            "mount(8) has not found its helpers: link `/sbin/mount.ondol` and `/sbin/mount.fuse.ondol` to this program";
+        return Err(Failure::new(MOUNT_USAGE, what));
+    }
     let said = format!("{} (`{} --help` says more)", on_one_line(&e.to_string()), command_of(called));
     Err(Failure::new(usage_code(called), said))
+}
+
+/// Whether the words are those of mount.fuse(8), which calls what the type is named after: `ondol IMAGE DIR -o
+/// OPTIONS`.
+fn by_mount_8() -> bool {
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let is_path = |at: usize| words.get(at).is_some_and(|word| Path::new(word).is_absolute());
+    is_path(1) && is_path(2) && words.get(3).is_some_and(|word| word == "-o")
 }
 
 /// The command that was called, as far as there is one.
@@ -181,6 +199,7 @@ fn usage_code(called: Called) -> u8 {
     let command = words.get(called::command_at(&words)).cloned().unwrap_or_default();
     match (called, command.to_str()) {
         (Called::Mount | Called::Umount, _) | (Called::Ondol, Some("mount" | "umount")) => failure::MOUNT_USAGE,
+        (Called::Fuse2fs, _) => fuse2fs::USAGE,
         (Called::Fsck, _) | (Called::Ondol, Some("check")) => failure::CHECK_USAGE,
         // As the programs have it whose names they bear.
         (Called::Ondol, Some("cat" | "cp" | "rm" | "find")) => FAILED,

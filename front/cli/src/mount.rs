@@ -5,7 +5,7 @@ use crate::log::Log;
 use crate::options::{Wishes, located};
 use crate::passed::{enter_namespace, in_pool, source};
 use crate::say::say;
-use crate::{args, background, image, log, metrics, remount};
+use crate::{args, background, further, image, log, metrics, remount};
 use ondol::{Access, Volume, counted};
 use ondol_fuse::Mount;
 use sd_notify::NotifyState;
@@ -29,6 +29,20 @@ struct Request<'a> {
     wishes: Wishes,
     /// This very process serves, with messages on standard error.
     foreground: bool,
+    codes: Codes,
+}
+
+/// Exit codes for what keeps a mount from being made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Codes {
+    /// The image is not there, or cannot be mounted.
+    pub(crate) image: u8,
+    /// The directory is not there, or none.
+    pub(crate) point: u8,
+}
+
+impl Codes {
+    const MOUNT_8: Self = Self { image: MOUNT, point: MOUNT };
 }
 
 /// Mounts, and serves in the background unless told otherwise.
@@ -44,7 +58,14 @@ pub(crate) fn mount(args: &args::Mount, log_level: Option<String>) -> Outcome {
     }
     let target = &*located(&args.target, wishes.part, args.partition).map_err(Failure::with(MOUNT_USAGE))?;
     let (dir, foreground) = (&*args.dir, args.foreground);
-    start(&Request { target, dir, create: args.create, namespace: None, wishes, foreground })
+    let codes = Codes::MOUNT_8;
+    start(&Request { target, dir, create: args.create, namespace: None, wishes, foreground, codes })
+}
+
+/// Mounts as another program would be asked to.
+pub(crate) fn in_place_of(target: &Path, dir: &Path, wishes: Wishes, foreground: bool, codes: Codes) -> Outcome {
+    let target = &*located(target, wishes.part, None).map_err(Failure::with(MOUNT_USAGE))?;
+    start(&Request { target, dir, create: None, namespace: None, wishes, foreground, codes })
 }
 
 /// Mounts as mount(8) asks for it.
@@ -64,7 +85,13 @@ pub(crate) fn helper(args: &args::MountHelper) -> Outcome {
     let namespace = args.namespace.as_deref();
     let target = &*located(&args.source, wishes.part, None).map_err(Failure::with(MOUNT_USAGE))?;
     let dir = &*args.dir;
-    let code = start(&Request { target, dir, create: None, namespace, wishes, foreground: false })?;
+    if namespace.is_none()
+        && let Some(entry) = further::mounted(target, dir)
+    {
+        return further::mount(&entry, &lists, args);
+    }
+    let codes = Codes::MOUNT_8;
+    let code = start(&Request { target, dir, create: None, namespace, wishes, foreground: false, codes })?;
     if args.verbose && code == ExitCode::SUCCESS && !background::is_child() {
         say!("{} mounted on {}", args.source.display(), args.dir.display());
     }
@@ -191,7 +218,7 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     let log = (!request.foreground).then(|| Log::open(request.wishes.log.as_deref()));
     let log = log.transpose().map_err(Failure::with(MOUNT))?;
     if request.namespace.is_none() {
-        Mount::check_point(request.dir).map_err(Failure::with(MOUNT))?;
+        Mount::check_point(request.dir).map_err(Failure::with(request.codes.point))?;
     }
     // Paths of another namespace mean nothing here.
     let point = request.namespace.is_none().then_some(request.dir);
@@ -202,8 +229,8 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     {
         image::create(request.target, size).map_err(Failure::with(MOUNT))?;
     }
-    let mut prepared =
-        Prepared { target: request.target.into(), source: source(request.target)?, log, metrics, _image: None };
+    let source = source(request.target).map_err(|failure| Failure { code: request.codes.image, ..failure })?;
+    let mut prepared = Prepared { target: request.target.into(), source, log, metrics, _image: None };
     if let Some(namespace) = request.namespace
         && ondol::is_in_bucket(request.target)
     {
@@ -252,7 +279,7 @@ fn open(request: &Request<'_>, target: &Path) -> Result<Volume, Failure> {
             tracing::warn!("{} is write-protected, mounted read-only", request.target.display());
             Volume::open_with(target, &options.with_read_only(true)).map_err(Failure::with(MOUNT))
         }
-        other => other.map_err(|e| Failure::new(MOUNT, image::unopened(e, request.target))),
+        other => other.map_err(|e| Failure::new(request.codes.image, image::unopened(e, request.target))),
     }
 }
 

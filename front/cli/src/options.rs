@@ -1,5 +1,7 @@
 //! What `-o` says, by whom it concerns: the mount, the volume, or this program.
 
+mod others;
+
 use crate::failure::{Failure, MOUNT_USAGE};
 use crate::log;
 use crate::metrics::Outlet;
@@ -43,7 +45,9 @@ impl Wishes {
     /// # Errors
     /// As [`Wishes::read`].
     pub(crate) fn read_over(now: MountOptions, lists: &[String], sloppy: bool) -> Result<Self, Failure> {
-        let (mount, rest) = now.with(&lists.join(",")).map_err(Failure::with(MOUNT_USAGE))?;
+        let lists = lists.join(",");
+        let lists = others::without(&lists).map_err(Failure::with(MOUNT_USAGE))?.join(",");
+        let (mount, rest) = now.with(&lists).map_err(Failure::with(MOUNT_USAGE))?;
         let wrong = Failure::with::<String>;
         let mut rest: Vec<&str> = rest.split(',').collect();
         let mut own = Vec::new();
@@ -70,7 +74,8 @@ impl Wishes {
 /// As [`Wishes::read`], with this exit code.
 pub(crate) fn volume_options(lists: &[String], code: u8) -> Result<(Options, Option<Part>), Failure> {
     let joined = lists.join(",");
-    let (part, rest) = take_part(joined.split(',').collect()).map_err(Failure::with(code))?;
+    let words = others::without(&joined).map_err(Failure::with(code))?;
+    let (part, rest) = take_part(words).map_err(Failure::with(code))?;
     let volume = Options::parse(&rest.join(",")).map_err(|e| Failure::new(code, explained(&e)))?;
     Ok((volume, part))
 }
@@ -143,6 +148,7 @@ fn nearest(word: &str) -> Option<&'static str> {
     let (name, valued) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
     let of_buckets = ondol::BUCKET_OPTION_NAMES.iter().filter(|_| ondol::HAS_BUCKETS);
     let all = ondol::OPTION_NAMES.iter().chain(&ondol_fuse::OPTION_NAMES).chain(&OWN_NAMES).chain(of_buckets);
+    let all = all.copied().chain(others::names());
     let distance = |known: &str| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
     // Of equally near ones the one that takes a value if one was given.
     let best = all.min_by_key(|known| (distance(known), known.ends_with('=') != valued))?;
@@ -163,6 +169,9 @@ mod tests {
         assert!(refused("alow_other").contains("did you mean `allow_other`?"));
         assert!(refused("norecover").contains("did you mean `norecovery`?"));
         assert!(refused("lgo=/x").contains("did you mean `log=`?"));
+        assert!(refused("nodelaloc").contains("did you mean `nodelalloc`?"));
+        assert!(refused("strip=8").contains("did you mean `stripe=`?"));
+        assert!(refused("umsk=022").contains("did you mean `umask=`?"));
         assert_eq!(refused("sparkle"), "unknown mount option `sparkle`");
         assert!(!refused("data=fast").contains("did you mean"));
     }

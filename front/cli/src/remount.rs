@@ -10,6 +10,7 @@ use crate::failure::{Failure, MOUNT, MOUNT_USAGE, Outcome};
 use crate::options::Wishes;
 use crate::say::say;
 use ondol::Options;
+use ondol::machine::mountinfo::Entry;
 use ondol_fuse::{MountOptions, client};
 use rustix::mount::MountFlags;
 use std::path::Path;
@@ -21,24 +22,14 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
     if !same_directory(&entry.point, &args.dir) {
         return Err(Failure::new(MOUNT, format!("{} is not a mount point", args.dir.display())));
     }
-    let lists = args.options.join(",");
-    let shown: Vec<&str> = entry.options.split(',').collect();
-    let asked = lists.split(',').filter(|word| *word != "remount" && !is_shown(&shown, word));
-    let lists = [asked.collect::<Vec<_>>().join(",")];
     let none = MountOptions { flags: MountFlags::empty(), ..MountOptions::default() };
-    let wishes = Wishes::read_over(none, &lists, args.sloppy)?;
-    if let Some(word) = lists[0].split(',').find(|word| FUSE_WORDS.contains(&name(word))) {
-        return Err(fixed(&entry.point, word));
-    }
-    let running = Running::ask(&entry.point)?;
-    if running.read_only && !wishes.mount.read_only {
-        let why = "it was opened for reading only: unmount it and mount it again";
-        return Err(Failure::new(MOUNT, format!("cannot remount {} for writing: {why}", entry.point.display())));
-    }
-    running.agrees(&entry.point, &lists[0])?;
-    if let Some(word) = wishes.own.iter().find(|word| !running.served_with.split(',').any(|now| now == *word)) {
-        return Err(fixed(&entry.point, word));
-    }
+    let wishes = agreed(
+        &entry,
+        none,
+        &args.options,
+        args.sloppy,
+        "cannot be changed by a remount: unmount it and mount it again",
+    )?;
     let read_only = if wishes.mount.read_only { MountFlags::RDONLY } else { MountFlags::empty() };
     if args.fake {
         return Ok(ExitCode::SUCCESS);
@@ -54,19 +45,58 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is asked of a mount that is there: its flags, over `base`. All other options must be as they are; `why` says of
+/// one that is not what is against it.
+///
+/// # Errors
+/// As [`Wishes::read`]; an option that is another, or writing where the volume was opened for reading only.
+pub(crate) fn agreed(
+    entry: &Entry,
+    base: MountOptions,
+    lists: &[String],
+    sloppy: bool,
+    why: &str,
+) -> Result<Wishes, Failure> {
+    let point = entry.point.display();
+    let fixed = |word: &str| Failure::new(MOUNT_USAGE, format!("{point}: option `{word}` {why}"));
+    let joined = lists.join(",");
+    let shown: Vec<&str> = entry.options.split(',').collect();
+    let asked = joined.split(',').filter(|word| *word != "remount" && !is_shown(&shown, word));
+    let list = asked.collect::<Vec<_>>().join(",");
+    let wishes = Wishes::read_over(base, std::slice::from_ref(&list), sloppy)?;
+    if let Some(word) = list.split(',').find(|word| FUSE_WORDS.contains(&name(word))) {
+        return Err(fixed(word));
+    }
+    let running = Running::ask(&entry.point)?;
+    if running.read_only && !wishes.mount.read_only {
+        let why = "it was opened for reading only: unmount it and mount it again";
+        return Err(Failure::new(MOUNT, format!("cannot mount {point} for writing: {why}")));
+    }
+    if let Some(word) = running.other_than(&list)? {
+        return Err(fixed(&word));
+    }
+    if let Some(word) = wishes.own.iter().find(|word| !running.served_with.split(',').any(|now| now == *word)) {
+        return Err(fixed(word));
+    }
+    Ok(wishes)
+}
+
 /// Options of FUSE, which the kernel takes at a mount's beginning only.
-const FUSE_WORDS: [&str; 11] = [
+const FUSE_WORDS: [&str; 14] = [
     "allow_other",
     "allow_root",
     "default_permissions",
+    "fakeroot",
+    "minixdf",
+    "uid",
+    "gid",
+    "umask",
     "auto_unmount",
     "fsname",
-    "subtype",
     "max_read",
     "max_threads",
     "transport",
     "open_requests",
-    "atomic_write",
 ];
 
 fn name(word: &str) -> &str {
@@ -80,11 +110,6 @@ fn is_shown(shown: &[&str], word: &str) -> bool {
 
 fn same_directory(a: &Path, b: &Path) -> bool {
     b.canonicalize().is_ok_and(|b| a == b)
-}
-
-fn fixed(point: &Path, word: &str) -> Failure {
-    let why = "cannot be changed by a remount: unmount it and mount it again";
-    Failure::new(MOUNT_USAGE, format!("{}: option `{word}` {why}", point.display()))
 }
 
 /// How the volume is served, as its server says.
@@ -106,8 +131,8 @@ impl Running {
         Ok(Self { read_only, options: text("options"), served_with: text("served_with") })
     }
 
-    /// Every option in `list` is as it is now; access, and reading only, are the kernel's here.
-    fn agrees(&self, point: &Path, list: &str) -> Result<(), Failure> {
+    /// The first option in `list` that is another than it is now; access, and reading only, are the kernel's here.
+    fn other_than(&self, list: &str) -> Result<Option<String>, Failure> {
         let read =
             |text: &str| Options::parse(text).map(|o| o.with_read_only(false).with_atime(true).with_diratime(true));
         let now = read(&self.options).map_err(Failure::with(MOUNT))?;
@@ -116,9 +141,6 @@ impl Running {
             // What the volume does not know is not its own.
             with.is_ok_and(|with| with != now)
         };
-        match list.split(',').find(changes) {
-            Some(word) => Err(fixed(point, word)),
-            None => Ok(()),
-        }
+        Ok(list.split(',').find(changes).map(str::to_owned))
     }
 }

@@ -61,6 +61,10 @@ const MISSING: u8 = 127;
 /// What is preloaded.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libondol_preload.so"));
 
+/// What starts programs of glibc.
+const LOADER: &str =
+    if cfg!(target_arch = "x86_64") { "/lib64/ld-linux-x86-64.so.2" } else { "/lib/ld-linux-aarch64.so.1" };
+
 /// How long the drain rests, and how long when there is not much room: nanoseconds.
 const REST: i64 = 20_000_000;
 const SHORT_REST: i64 = 1_000_000;
@@ -89,7 +93,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         report(&pool, recovered, &mut |line| eprintln!("ondol: {line}"));
     }
     // What is said of them concerns nobody where the program does not take the library.
-    let dirs = if takes_library(program, args.quiet) { dirs } else { Vec::new() };
+    let is_loaded = takes_library(program, args.quiet) && is_loadable(&library, args.quiet);
+    let dirs = if is_loaded { dirs } else { Vec::new() };
     if !args.quiet && !dirs.is_empty() {
         let slow = if started.on_disk { "; an fsync there is one of its disk" } else { "" };
         eprintln!("ondol: fsync ends in {}: {}{slow}", shown(&pool), started.survives);
@@ -132,7 +137,7 @@ fn directories(args: &RunArgs) -> Result<Vec<PathBuf>, Failure> {
     Ok(dirs)
 }
 
-/// The program is one that takes the library; says why not.
+/// The program is one that takes the library, or starts others that may; says why not.
 fn takes_library(program: &OsStr, quiet: bool) -> bool {
     let dirs = std::env::var_os("PATH");
     let named = |name: CString| fits::why_not_named(&name, dirs.as_deref().map(OsStr::as_bytes));
@@ -140,7 +145,21 @@ fn takes_library(program: &OsStr, quiet: bool) -> bool {
     if let Some(why) = why_not.filter(|_| !quiet) {
         eprintln!("ondol: {}: fsync is as without this command: {why}", printable(program.as_bytes()));
     }
-    why_not.is_none()
+    // The loaders of other libcs end programs with a library of glibc.
+    why_not.is_none_or(|why| why == fits::STATIC && Path::new(LOADER).exists())
+}
+
+/// The system's glibc can load the library; says why not. Programs would end at their start.
+fn is_loadable(library: &Path, quiet: bool) -> bool {
+    let listed = Command::new(LOADER).arg("--list").arg(library).env_remove("LD_PRELOAD").output();
+    let Ok(listed) = listed else { return true };
+    let words = [listed.stdout, listed.stderr].concat();
+    // Its exit code says nothing of it.
+    let lacks = words.split(|byte| *byte == b'\n').find(|line| line.windows(9).any(|word| word == b"not found"));
+    if let Some(line) = lacks.filter(|_| !quiet) {
+        eprintln!("ondol: fsync is as without this command: glibc cannot load its library: {}", printable(line));
+    }
+    lacks.is_none()
 }
 
 /// Names in the directory are logged; says why not.

@@ -4,14 +4,36 @@ use crate::args;
 use crate::failure::{FAILED, Failure, MOUNT, Outcome, SYSTEM};
 use crate::passed::enter_namespace;
 use crate::say::say;
+use ondol::machine::locks::shown;
+use ondol_fuse::client::{Unmount, Unmounted};
 use ondol_fuse::{ClientError, MountOptions, client};
 use rustix::mount::MountFlags;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// Unmounts, and returns when the image is clean, unless nobody is to be waited for.
+/// Unmounts, and returns when the image is clean, unless nobody is to be waited for or its server goes on for others.
 pub(crate) fn umount(args: &args::Umount) -> Outcome {
-    let done = if args.lazy { client::detach(&args.dir) } else { client::unmount(&args.dir, args.force) };
-    done.map(|()| ExitCode::SUCCESS).map_err(failed)
+    if args.lazy {
+        client::detach(&args.dir).map_err(failed)?;
+    } else {
+        let how = Unmount { force: args.force, wait: args.wait };
+        tell(&args.dir, &client::unmount(&args.dir, how).map_err(failed)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says who has the image still, a line for each mount namespace.
+fn tell(dir: &Path, unmounted: &Unmounted) {
+    let Unmounted::InUse { image, server, at } = unmounted else { return };
+    let (dir, image) = (shown(dir), shown(image));
+    for seen in at {
+        say!("{dir} is unmounted; {image} is in use still by {server}, which serves it {}", seen.text());
+    }
+    if at.is_empty() {
+        say!(
+            "{dir} is unmounted; {image} is in use still by {server}, which serves it where this user does not see it"
+        );
+    }
 }
 
 /// Also says whether it is unmounted.
@@ -27,10 +49,18 @@ pub(crate) fn helper(args: &args::UmountHelper) -> Outcome {
     if let Some(namespace) = &args.namespace {
         enter_namespace(namespace)?;
     }
-    let done = if args.lazy { client::detach(&args.dir) } else { client::unmount(&args.dir, args.force) };
+    let how = Unmount { force: args.force, wait: false };
+    let done = match args.lazy {
+        true => client::detach(&args.dir).map(|()| None),
+        false => client::unmount(&args.dir, how).map(Some),
+    };
     match done {
-        Ok(()) if args.verbose => say!("{} unmounted", args.dir.display()),
-        Ok(()) => {}
+        Ok(unmounted) => {
+            if args.verbose {
+                say!("{} unmounted", args.dir.display());
+                unmounted.iter().for_each(|unmounted| tell(&args.dir, unmounted));
+            }
+        }
         Err(ClientError::Busy { dir, .. }) if args.read_only => {
             let now = client::mounted_on(&dir).map_or(MountFlags::empty(), |entry| MountOptions::flags_of(&entry));
             rustix::mount::mount_remount(&dir, now | MountFlags::RDONLY, "").map_err(Failure::with(MOUNT))?;

@@ -25,7 +25,7 @@ fn a_mount_is_free_when_its_files_are_closed() {
         assert!(fs::read_dir(place.mount_point()).unwrap().count() >= 1);
         succeeds(ondol().arg("info").arg(place.mount_point()));
         drop((file, gone, again));
-        succeeds(ondol().arg("umount").arg(place.mount_point()));
+        succeeds(ondol().args(["umount", "--wait"]).arg(place.mount_point()));
         assert!(place.is_unlocked());
     }
     // Whoever is about to let go of it is waited for.
@@ -35,7 +35,7 @@ fn a_mount_is_free_when_its_files_are_closed() {
         let uses = format!("/proc/{}", user.id());
         let on = |link: &str| fs::read_link(format!("{uses}/{link}")).is_ok_and(|p| p.starts_with(place.mount_point()));
         assert!(eventually(|| on("fd/3") || on("cwd")));
-        succeeds(ondol().arg("umount").arg(place.mount_point()));
+        succeeds(ondol().args(["umount", "--wait"]).arg(place.mount_point()));
         user.wait().unwrap();
     }
     place.is_clean();

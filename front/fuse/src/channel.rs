@@ -5,6 +5,7 @@ use crate::proto::{numbers, reply};
 use ondol::waits;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use zerocopy::IntoBytes;
 
@@ -43,6 +44,19 @@ pub(crate) trait Channel {
             self.wait_for_another();
             // No length is all of the file.
             self.forget(NotifyInvalInode { ino: node, off: 0, len: 0 })
+        })
+    }
+
+    /// Has the kernel write and forget the pages that have these bytes of an inode, to its end if they go as far as can
+    /// be. As for [`Channel::forget_pages`], another thread has to serve.
+    ///
+    /// # Errors
+    /// As [`Channel::forget_attributes`].
+    fn forget_some(&self, node: u64, bytes: Range<u64>) -> io::Result<()> {
+        let len = if bytes.end == u64::MAX { 0 } else { bytes.end - bytes.start };
+        waits::long(|| {
+            self.wait_for_another();
+            self.forget(NotifyInvalInode { ino: node, off: bytes.start.cast_signed(), len: len.cast_signed() })
         })
     }
 

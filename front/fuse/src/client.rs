@@ -1,14 +1,14 @@
 //! What a process does to a mount that another process serves: ask, sync, unmount.
 
-use crate::server::{self, Server, Waited};
-use crate::{ClientError, kernel};
+use crate::server::{self, Server, Wait, Waited};
+use crate::{ClientError, MountError, MountOptions, kernel};
 use ondol::Exchange;
+use ondol::machine::elsewhere::Seen;
 use ondol::machine::mountinfo::{self, Entry, FS_TYPE};
-use ondol_ring::{ExchangeRange, SnapshotAsked};
+use rustix::fs::{FallocateFlags, XattrFlags};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The attribute of the root directory that holds the volume's state as JSON.
@@ -19,6 +19,16 @@ pub const STATS: &str = "ondol.stats";
 
 /// The attribute of the root directory that holds the volume's snapshots, as JSON, for who may make some.
 pub const SNAPSHOTS: &str = "ondol.snapshots";
+
+/// The beginning of attributes that answer with a ticket, or take one: see [`exchange`].
+pub const EXCHANGE: &str = "ondol.exchange.";
+
+/// Attributes of the root directory by which the volume as a whole is changed.
+pub const RESIZE: &str = "system.ondol.resize";
+/// The same for a new snapshot.
+pub const SNAPSHOT_CREATE: &str = "system.ondol.snapshot.create";
+/// The same for one that is to go.
+pub const SNAPSHOT_DELETE: &str = "system.ondol.snapshot.delete";
 
 /// How long a mount is tried to be unmounted that is in use: what programs have closed may be held for a moment by their children that
 /// have not called exec(2) yet, and by those who look at them in `/proc`.
@@ -47,12 +57,31 @@ pub fn mounted_on(dir: &Path) -> Option<Entry> {
     mountinfo::on(&table, &absolute).filter(|e| e.fs_type == FS_TYPE).cloned()
 }
 
-/// The mount whose server has the image at `image`, a full path, open. That a mount's source says so is not enough: whoever
-/// mounted it chose the words.
+/// The mount of all of the image at `image`, a full path, by a server whose word on it counts. That a mount's source
+/// says so is not enough: whoever mounted it chose the words.
 pub fn serving(image: &Path) -> Option<Entry> {
+    served(image, |server, mount| server.speaks_for(mount, image))
+}
+
+/// The same, if its server is root's, and root has mounted.
+pub fn serving_for_root(image: &Path) -> Option<Entry> {
+    served(image, |server, mount| server.is_roots(mount) && server.speaks_for(mount, image))
+}
+
+fn served(image: &Path, counts: impl Fn(&Server, &Entry) -> bool) -> Option<Entry> {
     let table = mountinfo::read().ok()?;
-    let named = |e: &Entry| e.fs_type == FS_TYPE && e.source == image;
-    table.into_iter().rev().find(|e| named(e) && Server::of(e).is_some_and(|server| server.has(image)))
+    let named = |e: &Entry| e.fs_type == FS_TYPE && e.source == image && e.root == Path::new("/");
+    table.into_iter().rev().find(|e| named(e) && Server::of(e).is_some_and(|server| counts(&server, e)))
+}
+
+/// Mounts the file system of `mount` on a further directory, with flags of its own: until they are set, nobody sees it.
+///
+/// # Errors
+/// `Point`: the directory cannot be used. `Mount`: the kernel's refusal; nothing is mounted then.
+pub fn mount_further(mount: &Entry, dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let (dir, _) = kernel::usable(dir)?;
+    let done = kernel::mount_further(&mount.point, mount.device_number(), &dir, options.mount_flags());
+    done.map_err(|source| MountError::Mount { dir, source })
 }
 
 /// Says that a mount has lost its server, if that is why `dir` cannot be reached.
@@ -107,8 +136,8 @@ pub fn sync(dir: &Path) -> Result<(), ClientError> {
     synced.map_err(|e| refused("sync", entry, e.into()))
 }
 
-/// Exchanges what two files of one mounted volume hold from their offsets (bytes) on, as `ondol::File::exchange` does. Both must be the caller's own,
-/// unless permissions do not count for the caller.
+/// Exchanges what two files of one mounted volume hold from their offsets (bytes) on, as `ondol::File::exchange` does.
+/// The caller must be able to read and write both.
 ///
 /// # Errors
 /// `Open`, `Table`, `NotOurs`, or `Dead` for either file; `TwoMounts`; `Exchange` says what the server has against it.
@@ -121,19 +150,19 @@ pub fn exchange(one: (&Path, u64), other: (&Path, u64), how: &Exchange) -> Resul
         let opened = File::options().read(true).write(true).open(path);
         opened.map_err(|source| dead_or(std::slice::from_ref(&entry), path, source))
     };
-    let files = [open(one.0)?, open(other.0)?];
+    let (first, second) = (open(one.0)?, open(other.0)?);
     let flag = |is: bool, bit: u64| if is { bit } else { 0 };
+    let flags = flag(how.len.is_none(), 1) | flag(how.durable, 2) | flag(how.dry_run, 4) | flag(how.written_only, 8);
+    let what = format!("{EXCHANGE}{flags}.{}.{}.{}", one.1, other.1, how.len.unwrap_or(0));
     let asked = || -> io::Result<()> {
-        let range = ExchangeRange {
-            file1_ino: files[0].metadata()?.ino(),
-            file1_generation: ondol_ring::generation(&files[0])?,
-            pad: 0,
-            file1_offset: one.1,
-            file2_offset: other.1,
-            length: how.len.unwrap_or(0),
-            flags: flag(how.len.is_none(), 1) | flag(how.durable, 2) | flag(how.dry_run, 4) | flag(how.written_only, 8),
-        };
-        ondol_ring::exchange(&files[1], &range)
+        let mut ticket = [[0; 8]; 2];
+        rustix::fs::fgetxattr(&second, &*what, ticket.as_flattened_mut())?;
+        let [offset, len] = ticket.map(u64::from_ne_bytes);
+        rustix::fs::fgetxattr(&first, format!("{EXCHANGE}{offset}.{len}"), &mut [0; 1][..])?;
+        for file in [&first, &second] {
+            rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, len)?;
+        }
+        Ok(())
     };
     let mut waited = Duration::ZERO;
     loop {
@@ -162,18 +191,10 @@ pub fn resize(dir: &Path, bytes: Option<u64>) -> Result<u64, ClientError> {
     let entry = find(dir)?;
     let root = open(&entry)?;
     let asked = || -> io::Result<u64> {
+        let bytes = bytes.map_or_else(String::new, |bytes| bytes.to_string());
+        change(&root, RESIZE, &bytes)?;
         let space = rustix::fs::fstatvfs(&root)?;
-        if space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
-            return Err(rustix::io::Errno::ROFS.into());
-        }
-        let block_size = space.f_frsize;
-        let blocks = bytes.map_or(0, |bytes| bytes / block_size.max(1));
-        // To the server, no block is as many as there are.
-        if bytes.is_some() && blocks == 0 {
-            return Err(rustix::io::Errno::INVAL.into());
-        }
-        ondol_ring::resize(&root, blocks)?;
-        Ok(rustix::fs::fstatvfs(&root)?.f_blocks.saturating_mul(block_size))
+        Ok(space.f_blocks.saturating_mul(space.f_frsize))
     };
     asked().map_err(|source| match kernel::has_no_server(&source) {
         true => refused("resize", entry, source),
@@ -194,12 +215,18 @@ pub enum SnapshotChange {
 ///
 /// # Errors
 /// `Open`, `Table`, `NotOurs`, or `Dead`; what the server has against it.
-pub fn snapshot(dir: &Path, change: SnapshotChange, name: &str) -> Result<(), ClientError> {
+pub fn snapshot(dir: &Path, how: SnapshotChange, name: &str) -> Result<(), ClientError> {
     let entry = find(dir)?;
     let root = open(&entry)?;
-    let what = if change == SnapshotChange::Create { 1 } else { 2 };
-    let asked = SnapshotAsked::new(what, name).and_then(|asked| ondol_ring::snapshot(&root, &asked));
-    asked.map_err(|source| match kernel::has_no_server(&source) {
+    let what = if how == SnapshotChange::Create { SNAPSHOT_CREATE } else { SNAPSHOT_DELETE };
+    let asked = || -> io::Result<()> {
+        if how == SnapshotChange::Create {
+            // What was changed through mappings, or is collected, is in the kernel's pages alone.
+            rustix::fs::syncfs(&root)?;
+        }
+        change(&root, what, name)
+    };
+    asked().map_err(|source| match kernel::has_no_server(&source) {
         true => refused("change the snapshots of", entry, source),
         false => ClientError::Snapshot { dir: dir.to_owned(), name: name.to_owned(), source },
     })
@@ -218,18 +245,43 @@ pub fn snapshots(dir: &Path) -> Result<Vec<u8>, ClientError> {
     })
 }
 
-/// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever
-/// uses the mount is cut off. Nothing is asked of the server, and nothing opened but what it has open.
+/// How a volume is unmounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unmount {
+    /// Whoever uses the volume is cut off, by whichever mount of it.
+    pub force: bool,
+    /// Its server is waited for, also while the volume is mounted elsewhere.
+    pub wait: bool,
+}
+
+/// What became of the image of a mount that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Its server has closed it: it is clean.
+    Closed,
+    /// Its server goes on, since the file system is mounted elsewhere, too.
+    InUse {
+        /// What mount tables show as the source.
+        image: PathBuf,
+        /// The server.
+        server: String,
+        /// Where it is mounted, as far as that is seen.
+        at: Vec<Seen>,
+    },
+}
+
+/// Unmounts the volume on `dir`. Where this was its last mount, it returns when its server has closed the image, which
+/// is then clean. Nothing is asked of the server, and nothing opened but what it has open.
 ///
 /// # Errors
 /// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`. It is unmounted all the same: `NotClean` when the image
 /// is not, `Closing` when another user's server has it open still after some time.
-pub fn unmount(dir: &Path, force: bool) -> Result<(), ClientError> {
+pub fn unmount(dir: &Path, how: Unmount) -> Result<Unmounted, ClientError> {
     let entry = find_point(dir)?;
     let server = Server::of(&entry);
     let mut waited = Duration::ZERO;
     loop {
-        match if force { kernel::unmount_by_force(&entry.point) } else { kernel::unmount_when_free(&entry.point) } {
+        match if how.force { kernel::unmount_by_force(&entry.point) } else { kernel::unmount_when_free(&entry.point) } {
             Ok(()) => break,
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy && waited < PATIENCE => {
                 std::thread::sleep(TRY_AGAIN);
@@ -242,14 +294,21 @@ pub fn unmount(dir: &Path, force: bool) -> Result<(), ClientError> {
             Err(e) => return Err(ClientError::Unmount { dir: entry.point, said: e.to_string() }),
         }
     }
-    let Some(server) = server else { return Ok(()) };
-    if server.wait() == Waited::Goes {
+    let Some(server) = server else { return Ok(Unmounted::Closed) };
+    // By force the file system has lost its server, however often it is mounted.
+    if !how.force
+        && !how.wait
+        && let Some(at) = server.goes_on(&entry)
+    {
+        return Ok(Unmounted::InUse { image: entry.source, server: server.text(), at });
+    }
+    if server.wait(if how.wait { Wait::Asked } else { Wait::Usual }) == Waited::Goes {
         return Err(ClientError::Closing { dir: entry.point, server: server.text() });
     }
     match server.left_dirty() {
         Some(volume) if ondol::is_in_bucket(&volume) => Err(ClientError::NotClosed { dir: entry.point, volume }),
         Some(image) => Err(ClientError::NotClean { dir: entry.point, image }),
-        None => Ok(()),
+        None => Ok(Unmounted::Closed),
     }
 }
 
@@ -281,6 +340,13 @@ fn find_point(dir: &Path) -> Result<Entry, ClientError> {
     Ok(entry.clone())
 }
 
+/// Changes the volume as a whole: says what, which takes a mount for writing, and has it done.
+fn change(root: &File, what: &str, value: &str) -> io::Result<()> {
+    rustix::fs::fsetxattr(root, what, value.as_bytes(), XattrFlags::empty())?;
+    rustix::fs::fgetxattr(root, what, &mut [0; 1][..])?;
+    Ok(())
+}
+
 fn refused(what: &'static str, entry: Entry, source: io::Error) -> ClientError {
     if kernel::has_no_server(&source) {
         return ClientError::Dead { point: entry.point, image: entry.source };
@@ -288,7 +354,12 @@ fn refused(what: &'static str, entry: Entry, source: io::Error) -> ClientError {
     ClientError::Ask { what, dir: entry.point, source }
 }
 
+/// The root directory of the file system, which a mount of one of its directories does not show; that directory, where
+/// no other mount is seen.
 fn open(entry: &Entry) -> Result<File, ClientError> {
+    let is_whole = |e: &Entry| e.root == Path::new("/") && e.device == entry.device;
+    let table = if is_whole(entry) { Vec::new() } else { mountinfo::read().map_err(ClientError::Table)? };
+    let entry = table.iter().rfind(|e| is_whole(e)).unwrap_or(entry);
     File::open(&entry.point).map_err(|source| dead_or(std::slice::from_ref(entry), &entry.point, source))
 }
 

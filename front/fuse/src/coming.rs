@@ -15,8 +15,8 @@ pub(crate) trait Serve: Send + Sync {
     /// Serves one message and answers it, if it is to be answered.
     fn serve(&self, channel: &dyn Channel, message: Coming<'_>);
 
-    /// What carries messages from now on, how many are served at the same time wherever one comes, and the bytes of memory that they take beyond those that were given for them.
-    fn is_carried_by(&self, carrier: Carrier, at_once: usize, excess: usize);
+    /// What carries messages from now on, and the bytes of memory that they take beyond those that were given for them.
+    fn is_carried_by(&self, carrier: Carrier, excess: usize);
 }
 
 /// What a request is to the thread that serves it.

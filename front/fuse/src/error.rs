@@ -211,7 +211,6 @@ fn against_exchange(e: &io::Error) -> String {
         Some(Errno::INVAL) => {
             "offsets and length must be whole blocks (or clusters) inside both files, or reach to the ends of both, and must not overlap".into()
         }
-        Some(Errno::ACCESS) => "both must be the caller's own, readable and writable for their owner".into(),
         Some(Errno::OPNOTSUPP) => "these files or this mount do not take it: files need extents; a mount needs two serving threads, and \
              with writeback_cache the sizes stay"
             .into(),
@@ -243,7 +242,7 @@ fn against_snapshot(e: &io::Error) -> String {
         Some(Errno::INVAL | Errno::NAMETOOLONG) => {
             "a name has 1 to 255 bytes, no spaces and control characters, and none of /?#&=%".into()
         }
-        Some(Errno::OPNOTSUPP | Errno::NOTTY) => "only volumes in object storage have snapshots".into(),
+        Some(Errno::OPNOTSUPP) => "only volumes in object storage have snapshots".into(),
         Some(Errno::ROFS) => "it is mounted for reading".into(),
         Some(Errno::RANGE) => "there are more than can be listed through a mount: name the volume itself".into(),
         Some(Errno::IO | Errno::TIMEDOUT) => "the store failed; the server's log says how".into(),

@@ -4,6 +4,7 @@ use crate::channel::{Served, Wire};
 use crate::coming::{Coming, Serve};
 use crate::dispatch::{Dispatch, Terms};
 use crate::ops::Ops;
+use crate::options::Shown;
 use crate::proto::numbers::Init;
 use crate::proto::wire::OutHeader;
 use crate::proto::{Header, Request};
@@ -36,7 +37,14 @@ impl Surface {
     /// Serves `volume` as to a kernel that offered everything.
     pub fn new(volume: Volume) -> Self {
         let ops = Arc::new(Ops::new(volume));
-        let terms = Terms { agreed: Init::all(), only: None, opens: true, others_serve: true, batches: true };
+        let terms = Terms {
+            agreed: Init::all(),
+            only: None,
+            shown: Shown::default(),
+            minixdf: false,
+            opens: true,
+            others_serve: true,
+        };
         Self { dispatch: Dispatch::new(Arc::clone(&ops), terms), ops, room: RefCell::new(vec![0; ROOM]) }
     }
 

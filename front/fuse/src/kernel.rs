@@ -3,12 +3,13 @@
 use crate::options::MountOptions;
 use crate::{MountError, fusermount};
 use ondol::machine::mountinfo;
+use rustix::fs::CWD;
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -89,8 +90,14 @@ impl KernelMount {
                     other => Ok(other.map(|()| true)?),
                 }
             }
-            other => other.map(|()| true),
+            // Another mount of the file system, here or in another mount namespace, keeps the connection.
+            other => other.map(|()| !self.goes_on()),
         }
+    }
+
+    /// Whether the kernel has the file system still.
+    fn goes_on(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| is_there(device))
     }
 
     /// Lets the kernel read ahead further than its default of 128 KiB, where this process may say so.
@@ -135,6 +142,47 @@ pub(crate) fn detach(dir: &Path) -> io::Result<()> {
         Err(Errno::PERM) => fusermount::unmount(dir, true),
         other => Ok(other?),
     }
+}
+
+/// Whether there is a file system with this device, as `major:minor`.
+pub(crate) fn is_there(device: &str) -> bool {
+    Path::new("/sys/class/bdi").join(device).exists()
+}
+
+/// Mounts what is mounted on `from`, the file system with this device number, also on `dir`.
+///
+/// # Errors
+/// The kernel's refusal, and ESTALE where something else is mounted there by now.
+pub(crate) fn mount_further(from: &Path, device: Option<u64>, dir: &Path, flags: MountFlags) -> io::Result<()> {
+    let copy = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let tree = rustix::mount::open_tree(CWD, from, copy)?;
+    if Some(File::from(tree.try_clone()?).metadata()?.dev()) != device {
+        return Err(Errno::STALE.into());
+    }
+    ondol_ring::set_mount_attributes(tree.as_fd(), attributes(flags), attributes_of_all())?;
+    let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree.as_fd(), "", CWD, dir, empty)?)
+}
+
+/// Flags of mount(2) as mount_setattr(2) has them. Those of the file system itself are none of these.
+fn attributes(flags: MountFlags) -> u64 {
+    use MountAttrFlags as To;
+    let flag = |flag, to: To| if flags.contains(flag) { to.bits() } else { To::empty().bits() };
+    let words = [
+        flag(MountFlags::RDONLY, To::MOUNT_ATTR_RDONLY),
+        flag(MountFlags::NOSUID, To::MOUNT_ATTR_NOSUID),
+        flag(MountFlags::NODEV, To::MOUNT_ATTR_NODEV),
+        flag(MountFlags::NOEXEC, To::MOUNT_ATTR_NOEXEC),
+        flag(MountFlags::NODIRATIME, To::MOUNT_ATTR_NODIRATIME),
+        flag(MountFlags::NOATIME, To::MOUNT_ATTR_NOATIME),
+    ];
+    words.into_iter().fold(0, |all, word| all | u64::from(word))
+}
+
+/// All attributes that can be set by `attributes`: those of access times go together, and without one of them it is
+/// `relatime`.
+fn attributes_of_all() -> u64 {
+    attributes(MountFlags::all()) | u64::from(MountAttrFlags::MOUNT_ATTR__ATIME.bits())
 }
 
 fn open_device() -> io::Result<File> {

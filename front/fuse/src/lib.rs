@@ -46,6 +46,6 @@ mod words;
 pub use error::{ClientError, MountError};
 pub use floor::{Floor, FloorKind};
 pub use meter::Meter;
-pub use options::{MountOptions, OPTION_NAMES, Transport};
+pub use options::{MountOptions, OPTION_NAMES, Shown, Transport};
 pub use serve::Mount;
 pub use single::{Contents, SingleFile};

@@ -1,5 +1,6 @@
 //! The `-o` options that concern the mount itself, as mount.fuse(8) and mount(8) name them.
 
+use ondol::Attr;
 use ondol::machine::mountinfo::Entry;
 use rustix::mount::MountFlags;
 
@@ -13,6 +14,12 @@ pub struct MountOptions {
     pub allow_root: bool,
     /// The kernel checks permissions even where root mounts for itself alone.
     pub default_permissions: bool,
+    /// Nobody checks permissions: who may use the mount may do what root may, unless `default_permissions` is given.
+    pub fakeroot: bool,
+    /// Whom files are shown to belong to, and with which modes.
+    pub shown: Shown,
+    /// statfs(2) counts the file system's own blocks, too.
+    pub minixdf: bool,
     /// A helper unmounts if the server dies.
     pub auto_unmount: bool,
     /// Nothing can be changed through the mount.
@@ -21,7 +28,7 @@ pub struct MountOptions {
     pub flags: MountFlags,
     /// What mount tables show as the source; the image's path if `None`.
     pub fsname: Option<String>,
-    /// What mount tables show after `fuse.`.
+    /// What mount tables show after `fuse.`: not for `-o` to say, since mounts are known by it.
     pub subtype: String,
     /// The largest read request in bytes, if it is to be limited.
     pub max_read: Option<u32>,
@@ -35,9 +42,25 @@ pub struct MountOptions {
     /// Files are opened and closed by requests: two more for each. Direct writes to one file then need not wait for each other, and open(2) itself
     /// fails where flags of chattr(1) are against it.
     pub open_requests: bool,
-    /// Writes between F2FS's ioctls START and COMMIT become one operation, as SQLite uses them. Files are opened and closed by requests then, and read and written past the
-    /// kernel's page cache.
-    pub atomic_write: bool,
+}
+
+/// What stat(2) shows in the place of what the image says, of all files. Where the kernel checks permissions, it does
+/// so by this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// Modes are all bits but these.
+    pub umask: Option<u16>,
+}
+
+impl Shown {
+    pub(crate) fn of(self, attr: &Attr) -> Attr {
+        let perm = self.umask.map_or(attr.perm, |umask| 0o777 & !umask);
+        Attr { uid: self.uid.unwrap_or(attr.uid), gid: self.gid.unwrap_or(attr.gid), perm, ..*attr }
+    }
 }
 
 /// What carries requests between the kernel and the server.
@@ -83,6 +106,9 @@ impl Default for MountOptions {
             allow_other: false,
             allow_root: false,
             default_permissions: false,
+            fakeroot: false,
+            shown: Shown::default(),
+            minixdf: false,
             auto_unmount: false,
             read_only: false,
             flags: MountFlags::NOSUID | MountFlags::NODEV,
@@ -93,7 +119,6 @@ impl Default for MountOptions {
             max_threads: None,
             transport: Transport::Auto,
             open_requests: false,
-            atomic_write: false,
         }
     }
 }
@@ -125,9 +150,6 @@ impl MountOptions {
                 rest.push(word);
             }
         }
-        if options.atomic_write && options.writeback_cache {
-            return Err("options atomic_write and writeback_cache exclude each other: the kernel would collect what is to be one operation".into());
-        }
         Ok((options, rest.join(",")))
     }
 
@@ -149,9 +171,11 @@ impl MountOptions {
             "allow_root" => self.allow_root = true,
             "auto_unmount" => self.auto_unmount = true,
             "default_permissions" => self.default_permissions = true,
+            "fakeroot" => self.fakeroot = true,
+            "minixdf" => self.minixdf = true,
+            "bsddf" => self.minixdf = false,
             "writeback_cache" => self.writeback_cache = true,
             "open_requests" => self.open_requests = true,
-            "atomic_write" => self.atomic_write = true,
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "suid" => self.flags.remove(MountFlags::NOSUID),
@@ -181,9 +205,17 @@ impl MountOptions {
         let Some((key, value)) = word.split_once('=') else { return Ok(false) };
         let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
         let wrong = || format!("mount option `{key}={value}`: the value must be a number above 0");
+        let id =
+            || value.parse::<u32>().map_err(|_| format!("mount option `{key}={value}`: the value must be a number"));
+        let octal = || u16::from_str_radix(value, 8).ok().filter(|bits| *bits <= 0o777);
         match key {
+            "uid" => self.shown.uid = Some(id()?),
+            "gid" => self.shown.gid = Some(id()?),
+            "umask" => {
+                let wrong = || format!("mount option `umask={value}`: the value must be an octal number up to 777");
+                self.shown.umask = Some(octal().ok_or_else(wrong)?);
+            }
             "fsname" => self.fsname = Some(value.into()),
-            "subtype" => self.subtype = value.into(),
             "max_read" => self.max_read = Some(number().ok_or_else(wrong)?),
             "transport" => {
                 self.transport = match value {
@@ -199,27 +231,28 @@ impl MountOptions {
         Ok(true)
     }
 
-    /// Whether the kernel checks permissions. Root alone on its own mount passes every check; leaving them out saves a request
-    /// for the directory's attributes with every change of its names.
+    /// Whether the kernel checks permissions. Root alone on its own mount passes every check, and under `fakeroot`
+    /// everybody; leaving them out saves a request for the directory's attributes with every change of its names.
     pub(crate) fn kernel_checks(&self) -> bool {
         let root_alone = rustix::process::geteuid().is_root() && !self.allow_other && !self.allow_root;
-        self.default_permissions || !root_alone
+        self.default_permissions || !(root_alone || self.fakeroot)
     }
 
     /// Whether files are opened by requests. With the writeback cache a write does not say whether its descriptor appends, which
     /// append-only files depend on. Where nothing can be changed, there is nothing to ask.
     pub(crate) fn opens(&self) -> bool {
-        (self.open_requests || self.writeback_cache || self.atomic_write) && !self.read_only
-    }
-
-    /// Whether writes may become batches.
-    pub(crate) fn batches(&self) -> bool {
-        self.atomic_write && !self.read_only
+        (self.open_requests || self.writeback_cache) && !self.read_only
     }
 
     /// Flags of mount(2).
     pub(crate) fn mount_flags(&self) -> MountFlags {
-        if self.read_only { self.flags | MountFlags::RDONLY } else { self.flags }
+        let mut flags = self.flags;
+        flags.set(MountFlags::RDONLY, self.read_only);
+        if self.fakeroot {
+            // Anybody could make set-uid programs and devices.
+            flags.insert(MountFlags::NOSUID | MountFlags::NODEV);
+        }
+        flags
     }
 
     /// The options that both mount(2)'s data and the helper's `-o` know.
@@ -258,7 +291,7 @@ impl MountOptions {
 
 /// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
 /// takes a value.
-pub const OPTION_NAMES: [&str; 31] = [
+pub const OPTION_NAMES: [&str; 35] = [
     "ro",
     "rw",
     "suid",
@@ -281,12 +314,16 @@ pub const OPTION_NAMES: [&str; 31] = [
     "allow_other",
     "allow_root",
     "default_permissions",
+    "fakeroot",
+    "minixdf",
+    "bsddf",
     "auto_unmount",
     "writeback_cache",
     "open_requests",
-    "atomic_write",
+    "uid=",
+    "gid=",
+    "umask=",
     "fsname=",
-    "subtype=",
     "max_read=",
     "max_threads=",
     "transport=",
@@ -375,8 +412,11 @@ mod tests {
     fn values_are_checked() {
         assert!(MountOptions::take("max_read=0").unwrap_err().contains("max_read"));
         assert!(MountOptions::take("max_threads=x").is_err());
-        let both = MountOptions::take("atomic_write,writeback_cache").unwrap_err();
-        assert!(both.contains("exclude each other"), "{both}");
+        for list in ["uid=", "uid=ann", "gid=-1", "umask=8", "umask=1000", "umask="] {
+            assert!(MountOptions::take(list).is_err(), "{list}");
+        }
+        let shown = MountOptions::take("uid=0,gid=1000,umask=027").unwrap().0.shown;
+        assert_eq!(shown, Shown { uid: Some(0), gid: Some(1000), umask: Some(0o27) });
     }
 
     #[test]

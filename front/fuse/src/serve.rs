@@ -53,20 +53,18 @@ impl Mount {
         let root_and_owner = options.allow_root && !options.allow_other;
         let only = root_and_owner.then(|| rustix::process::geteuid().as_raw());
         let rings = options.transport.wants_rings();
-        let wanted = flags::of_mount(options.kernel_checks(), options.writeback_cache, rings, options.batches());
-        let (opens, batches) = (options.opens(), options.batches());
+        let mut wanted = flags::of_mount(options.kernel_checks(), options.writeback_cache, rings);
+        // Who is let in is told by each request then.
+        wanted.set(Init::ALLOW_IDMAP, only.is_none() && wanted.contains(Init::ALLOW_IDMAP));
+        let opens = options.opens();
         let served = Arc::clone(&ops);
+        let (shown, minixdf) = (options.shown, options.minixdf);
         let most = options.max_threads.unwrap_or(MOST_THREADS);
         let server = |agreed: Init| {
             let queues = if agreed.contains(Init::OVER_IO_URING) { ondol_ring::queues() } else { 1 };
             let others_serve = most / queues.max(1) > 1;
-            // Without the flag nothing could be mapped that is opened for batches.
-            let can_batch = others_serve && agreed.contains(Init::DIRECT_IO_ALLOW_MMAP);
-            if batches && !can_batch {
-                tracing::warn!("there are no batches of writes: the kernel is too old, or there is one thread only");
-            }
-            Box::new(Dispatch::new(served, Terms { agreed, only, opens, others_serve, batches: batches && can_batch }))
-                as Box<dyn Serve>
+            let terms = Terms { agreed, only, shown, minixdf, opens, others_serve };
+            Box::new(Dispatch::new(served, terms)) as Box<dyn Serve>
         };
         let connected = connect((dir, &source), room, &options, wanted, server, ended);
         let (kernel, session) = connected.inspect_err(|_| {
@@ -74,9 +72,6 @@ impl Mount {
                 tracing::error!("closing the volume: {e}");
             }
         })?;
-        if let Some(device) = kernel.device() {
-            ops.has_device(device);
-        }
         kernel.read_ahead(READ_AHEAD_KIB);
         if options.writeback_cache {
             kernel.collect_writes();

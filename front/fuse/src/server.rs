@@ -3,15 +3,18 @@
 //! The mount may be a hostile user's: its server may answer anything or never, and what the mount table shows as its source is a
 //! string that its user chose. So nothing is asked of the server, and nothing is opened that the table names.
 
+use crate::kernel;
 use ondol::Part;
+use ondol::machine::elsewhere::{Seen, seen};
 use ondol::machine::locks::{self, Lock, shown};
 use ondol::machine::mountinfo::{self, Entry};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 use std::borrow::Cow;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,9 +22,11 @@ use std::time::Duration;
 pub(crate) struct Server {
     pid: u32,
     process: OwnedFd,
-    /// It runs for this very user, who can end it.
-    own: bool,
+    /// For which user it runs, if for one alone.
+    user: Option<u32>,
     images: Vec<Held>,
+    /// Whether it has open what the mount shows as its source.
+    has_source: bool,
 }
 
 /// An image that a server has locked.
@@ -58,15 +63,28 @@ pub(crate) enum Waited {
     Goes,
 }
 
+/// For whom another user's server is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For who asks for it: as long as it takes.
+    Asked,
+    /// For some time.
+    Usual,
+}
+
 /// How long another user's server is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(5);
+/// How long it is waited for that a file system ends which is nowhere to be seen, but there.
+const PATIENCE_UNSEEN: Duration = Duration::from_secs(1);
 
 impl Server {
     /// Whoever serves the mount, as far as this process can see it.
     pub(crate) fn of(entry: &Entry) -> Option<Self> {
         let minor: u32 = entry.device.strip_prefix("0:")?.parse().ok()?;
-        processes().find_map(|pid| Self::if_serving(pid, minor, entry))
+        // The kernel gives the number of a connection again while the server that had it before has not ended yet.
+        let all: Vec<Self> = processes().filter_map(|pid| Self::if_serving(pid, minor, entry)).collect();
+        all.into_iter().max_by_key(|server| server.has_source)
     }
 
     fn if_serving(pid: u32, connection: u32, entry: &Entry) -> Option<Self> {
@@ -84,7 +102,8 @@ impl Server {
         // What is read from here on is this process's, not that of a later one with its number.
         let process =
             rustix::process::pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-        let own = is_own(pid);
+        let user = user_of(pid);
+        let own = user == Some(this_user());
         let held = |(descriptor, path): (u32, PathBuf)| {
             let is_source = path == *source;
             let locked = |descriptor| Some((descriptor, locks::by_descriptor(pid, descriptor)?));
@@ -99,15 +118,31 @@ impl Server {
         if images.iter().any(|held| held.path == *source) {
             images.retain(|held| held.path == *source);
         }
-        (!ends(&process, Duration::ZERO)).then_some(Self { pid, process, own, images })
+        (!ends(&process, Duration::ZERO)).then_some(Self { pid, process, user, images, has_source: named })
     }
 
-    /// Whether it has the image at `path` locked.
-    pub(crate) fn has(&self, path: &Path) -> bool {
+    /// Whether what it says of the image at `path`, where it serves `mount`, can be believed: it has that image locked,
+    /// and it and whoever mounted are root, or who asks, or the image's owner. Anybody who may read an image can lock
+    /// it, and name a mount after it.
+    pub(crate) fn speaks_for(&self, mount: &Entry, path: &Path) -> bool {
         let (path, lies) = named(path, &|path| self.images.iter().any(|held| held.path == path));
-        // Anybody can open something of any name; an image's file not everybody.
-        let is_believed = lies != Lies::InBucket || self.own;
-        is_believed && self.images.iter().any(|held| held.path == *path && held.lies == lies)
+        // A volume in a bucket has no file here, and so no owner.
+        let file = if lies == Lies::InBucket { None } else { path.metadata().ok() };
+        let owner = file.as_ref().map(MetadataExt::uid);
+        let is_trusted =
+            |user: Option<u32>| user.is_some_and(|user| [Some(0), Some(this_user()), owner].contains(&Some(user)));
+        let is_file = |held: &Held| file.as_ref().map_or(lies == Lies::InBucket, |file| held.is(file));
+        let has = |held: &Held| held.path == *path && held.lies == lies && is_file(held);
+        is_trusted(self.user) && is_trusted(mounted_by(mount)) && self.images.iter().any(has)
+    }
+
+    /// Whether it runs for root, who has also mounted.
+    pub(crate) fn is_roots(&self, mount: &Entry) -> bool {
+        self.user == Some(0) && mounted_by(mount) == Some(0)
+    }
+
+    fn is_own(&self) -> bool {
+        self.user == Some(this_user())
     }
 
     /// Its number.
@@ -121,19 +156,35 @@ impl Server {
     }
 
     /// Waits until it has ended or released its image: a mount may be served by a process that lives on, and another process may lock
-    /// the image as soon as it is free. Another user's process is given some time only.
-    pub(crate) fn wait(&self) -> Waited {
+    /// the image as soon as it is free. Another user's process is given some time only, unless it is asked for.
+    pub(crate) fn wait(&self, wait: Wait) -> Waited {
         let mut left = PATIENCE;
         loop {
             if ends(&self.process, TICK) || self.has_released() {
                 return Waited::Ended;
             }
-            if !self.own {
+            if !self.is_own() && wait == Wait::Usual {
                 left = left.saturating_sub(TICK);
                 if left.is_zero() {
                     return Waited::Goes;
                 }
             }
+        }
+    }
+
+    /// Where the file system is mounted still, after one mount of it is gone: then its server goes on. `None` if it
+    /// ends.
+    pub(crate) fn goes_on(&self, mount: &Entry) -> Option<Vec<Seen>> {
+        let mut left = PATIENCE_UNSEEN;
+        loop {
+            let others = left_of(mount)?;
+            if !others.is_empty() || left.is_zero() {
+                return Some(others);
+            }
+            if ends(&self.process, TICK) || self.has_released() {
+                return None;
+            }
+            left = left.saturating_sub(TICK);
         }
     }
 
@@ -149,6 +200,39 @@ impl Server {
             |held: &&Held| held.lock.exclusive && held.place.as_ref().is_some_and(|place| is_dirty(place, held.lies));
         self.images.iter().find(dirty).map(|held| held.name.clone())
     }
+}
+
+impl Held {
+    /// Whether this is the file or device that is known by `meta`.
+    fn is(&self, meta: &Metadata) -> bool {
+        let device = |meta: &Metadata| meta.file_type().is_block_device().then(|| meta.rdev());
+        let same = |held: &Metadata| match device(meta) {
+            Some(number) => device(held) == Some(number),
+            None => (held.dev(), held.ino()) == (meta.dev(), meta.ino()),
+        };
+        self.place.as_ref().and_then(|place| place.metadata().ok()).is_some_and(|held| same(&held))
+    }
+}
+
+/// The user who has mounted, as the kernel says it of each FUSE mount.
+fn mounted_by(mount: &Entry) -> Option<u32> {
+    mount.options.split(',').find_map(|word| word.strip_prefix("user_id="))?.parse().ok()
+}
+
+fn this_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The mounts of a file system that is there still, as far as they are seen; `None` if it has ended.
+fn left_of(gone: &Entry) -> Option<Vec<Seen>> {
+    let same = |e: &Entry| (&e.device, &e.fs_type, &e.source) == (&gone.device, &gone.fs_type, &gone.source);
+    let others = seen(same);
+    if !others.is_empty() {
+        return Some(others);
+    }
+    // The kernel shows the device of each file system; by now it may be another's.
+    let is_there = kernel::is_there(&gone.device) && seen(|e| e.device == gone.device).is_empty();
+    is_there.then(Vec::new)
 }
 
 /// The file that a target names, and how the image lies in it. A name of a part may be a file's, too, if that is what somebody has open.
@@ -219,13 +303,14 @@ fn descriptors(pid: u32) -> Vec<(u32, PathBuf)> {
     open.collect()
 }
 
-/// Whether all user numbers of a process are this one's. The owner of its directory in `/proc` would not say it: a process can have that
-/// be root.
-fn is_own(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    let this = rustix::process::geteuid().as_raw().to_string();
-    !users.is_empty() && users.split_whitespace().all(|user| user == this)
+/// The user whom all user numbers of a process are. The owner of its directory in `/proc` would not say it: a process
+/// can have that be root.
+fn user_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let mut users = users.split_whitespace().map(|user| user.parse().ok());
+    let first = users.next()?;
+    users.all(|user| user == first).then_some(first)?
 }
 
 /// Whether the process ends within `time`.
@@ -320,20 +405,20 @@ ctypes.CDLL(None).syscall(60, 0)
         let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         let path = image.path().to_owned();
         let images = vec![Held { descriptor, lock, name: path.clone(), path, lies: Lies::Whole, place: None }];
-        let server = Server { pid, process, own: true, images };
+        let server = Server { pid, process, user: Some(this_user()), images, has_source: true };
         drop(child.stdin.take());
         while !descriptors(pid).is_empty() {
             std::thread::sleep(TICK);
         }
-        assert_eq!(server.wait(), Waited::Ended);
+        assert_eq!(server.wait(Wait::Usual), Waited::Ended);
         let locked = rustix::fs::flock(image.as_file(), rustix::fs::FlockOperation::NonBlockingLockExclusive);
         child.wait().unwrap();
         locked.expect("the image is free");
     }
 
     #[test]
-    fn a_process_is_own_by_its_users() {
-        assert!(is_own(std::process::id()) && !is_own(u32::MAX));
+    fn a_process_has_a_user() {
+        assert_eq!((user_of(std::process::id()), user_of(u32::MAX)), (Some(this_user()), None));
         assert_eq!(field::<u32>("pos:\t0\nfuse_connection:\t39\n", "fuse_connection:"), Some(39));
     }
 }

@@ -58,8 +58,6 @@ pub(crate) struct Session {
     rings: Option<Arc<Rings>>,
     server: Box<dyn Serve>,
     crew: Arc<Crew>,
-    /// Threads at most.
-    most: usize,
     /// Bytes that the crew's rooms take beyond what was given for them.
     excess: usize,
     /// How serving threads are scheduled.
@@ -88,11 +86,11 @@ impl Session {
         let rings = has_rings.then(|| {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
-            server.is_carried_by(Carrier::Rings, share.places, share.excess);
+            server.is_carried_by(Carrier::Rings, share.excess);
             Arc::new(Rings::new(queues, share, agreed, standing.clone(), config.dir.clone()))
         });
         if rings.is_none() {
-            server.is_carried_by(Carrier::Device, config.most, for_device.excess);
+            server.is_carried_by(Carrier::Device, for_device.excess);
         }
         Ok(Self {
             device,
@@ -105,7 +103,6 @@ impl Session {
                 rooms: for_device.rooms,
                 room: ROOM,
             })),
-            most: config.most,
             excess: for_device.excess,
             standing,
             failed: Mutex::new(None),
@@ -126,7 +123,7 @@ impl Session {
                     return Ok(());
                 }
                 tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
-                self.server.is_carried_by(Carrier::Device, self.most, self.excess);
+                self.server.is_carried_by(Carrier::Device, self.excess);
             }
             self.crew.foreman.work(&mut Hands { session: self, scope, started: 0 });
             Ok(())
@@ -308,7 +305,7 @@ mod tests {
     /// What the kernel offers in its second word counts only if it says that there is one.
     #[test]
     fn nothing_is_agreed_on_that_is_not_offered() {
-        let wanted = crate::flags::of_mount(true, true, true, true);
+        let wanted = crate::flags::of_mount(true, true, true);
         let offer = |flags: Init, flags2| {
             let first = InitIn { major: 7, minor: 45, flags: flags.bits() as u32, ..InitIn::default() };
             let (answer, agreed) = agree(&first, flags2, wanted);

@@ -174,7 +174,7 @@ impl One<'_> {
             O::Read(what) => self.read(what, data),
             O::Write(how, bytes) => self.write(how, bytes),
             O::Fsync { .. } => self.done(self.contents.sync()),
-            O::Release(_) | O::Destroy => self.send(0, &[]),
+            O::Release | O::Destroy => self.send(0, &[]),
             O::Statfs => self.body(&StatfsOut { bsize: BLOCK, frsize: BLOCK, namelen: 255, ..StatfsOut::default() }),
             O::Forget(_) | O::BatchForget(_) => {}
             _ => self.fail(Errno::NOSYS.raw_os_error()),

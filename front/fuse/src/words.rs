@@ -1,6 +1,6 @@
 //! FUSE's numbers, flags and times as the volume's words, and back.
 
-use crate::ops::{Opening, Sender};
+use crate::ops::{Opening, Sender, UNTOLD};
 use crate::proto::Header;
 use crate::proto::numbers::fattr;
 use crate::proto::wire::{self, OpenIn, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
@@ -28,7 +28,7 @@ pub(crate) fn node(ino: Ino) -> u64 {
 }
 
 pub(crate) fn sender(header: &Header) -> Sender {
-    Sender { uid: header.uid, gid: header.gid, umask: 0, thread: header.pid }
+    Sender { uid: header.uid, gid: header.gid, umask: 0, thread: header.pid, mapped: header.uid == UNTOLD }
 }
 
 /// The type as listings name it (`DT_DIR` and so on; `DT_UNKNOWN` is 0).
@@ -93,10 +93,11 @@ pub(crate) fn statx(a: &Attr, seconds: u64) -> StatxOut {
     StatxOut { attr_valid: seconds, stat, ..StatxOut::default() }
 }
 
-pub(crate) fn statfs(s: &StatFs) -> StatfsOut {
+/// What statfs(2) tells; with `minixdf` of all blocks.
+pub(crate) fn statfs(s: &StatFs, minixdf: bool) -> StatfsOut {
     const NAME_MAX: u32 = 255;
     StatfsOut {
-        blocks: s.blocks,
+        blocks: s.blocks + if minixdf { s.overhead } else { 0 },
         bfree: s.free,
         bavail: s.available,
         files: s.files,
@@ -108,9 +109,9 @@ pub(crate) fn statfs(s: &StatFs) -> StatfsOut {
     }
 }
 
-/// The sender of a request that makes an inode.
-pub(crate) fn maker(header: &Header, umask: u32) -> Sender {
-    Sender { umask: perm(umask), ..sender(header) }
+/// The sender of a request that makes an inode; `mapped` where mounts may map users.
+pub(crate) fn maker(header: &Header, umask: u32, mapped: bool) -> Sender {
+    Sender { umask: perm(umask), mapped, ..sender(header) }
 }
 
 /// The permission bits of a mode.
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(ondol::Fallocate::of_flags(2), None);
         assert_eq!(ondol::Fallocate::of_flags(8), Some(ondol::Fallocate::CollapseRange));
         assert_eq!(ondol::Fallocate::of_flags(9), None);
-        let nobody = Sender { uid: 0, gid: 0, umask: 0, thread: 0 };
+        let nobody = Sender { uid: 0, gid: 0, umask: 0, thread: 0, mapped: false };
         assert_eq!(rename_how(2, nobody), Some(Rename::Exchange));
         assert_eq!(rename_how(6, nobody), None);
         assert_eq!(seek_what(0), None);

@@ -132,7 +132,10 @@ fn without(environment: Words, real: &dyn Fn(Words) -> c_int) -> c_int {
 /// Why the program at a path does not take the library.
 fn why_not_at(dir: c_int, path: *const c_char) -> Option<&'static str> {
     let error = raw::errno();
-    let why_not = directory(dir).zip(text(path)).and_then(|(dir, path)| fits::why_not_at(dir, path));
+    let why_not = directory(dir)
+        .zip(text(path))
+        .and_then(|(dir, path)| fits::why_not_at(dir, path))
+        .filter(|why| *why != fits::STATIC);
     raw::fail(error);
     why_not
 }
@@ -143,7 +146,7 @@ fn why_not_named(file: *const c_char) -> Option<&'static str> {
     let environment: Words = unsafe { environ }.cast_const().cast();
     let error = raw::errno();
     let dirs = entries(environment).find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
-    let why_not = text(file).and_then(|file| fits::why_not_named(file, dirs));
+    let why_not = text(file).and_then(|file| fits::why_not_named(file, dirs)).filter(|why| *why != fits::STATIC);
     raw::fail(error);
     why_not
 }

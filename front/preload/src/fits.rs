@@ -24,6 +24,9 @@ const ROOM: usize = 8192;
 /// Runtimes of sanitizers, which end a program where anything is loaded before them.
 const SANITIZERS: [&[u8]; 6] = [b"libasan.", b"libtsan.", b"libmsan.", b"liblsan.", b"libubsan.", b"libhwasan."];
 
+/// Why of a static program. The library stays in its environment, for those that it starts.
+pub(crate) const STATIC: &str = "nothing is loaded into a static program";
+
 /// Why the program at a path does not take the library, or the one that is open where that is empty; none if it does,
 /// or nobody knows.
 pub(crate) fn why_not_at(dir: BorrowedFd<'_>, path: &CStr) -> Option<&'static str> {
@@ -83,8 +86,7 @@ fn told<'a>(program: &'a Pieces<'a>) -> Told<Option<&'static str>> {
     let endian = header.endian()?;
     let segments = header.program_headers(endian, program)?;
     let interpreter = segments.iter().find_map(|segment| segment.interpreter(endian, program).ok().flatten());
-    // In a static program nothing is loaded.
-    let Some(interpreter) = interpreter else { return Ok(None) };
+    let Some(interpreter) = interpreter else { return Ok(Some(STATIC)) };
     let loader = interpreter.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     if !loader.starts_with(b"ld-linux") && !loader.starts_with(b"ld64.so") {
         return Ok(Some("it is no program of glibc"));

@@ -22,7 +22,9 @@ mod syncs;
 mod times;
 mod writes;
 
-/// An allocator of its own: a signal handler may write while the program is inside its own allocator.
+/// An allocator of its own: a signal handler may write while the program is inside its own allocator. It sets itself
+/// up when a program starts, which is much of what a start costs. dlmalloc does not, but a handler that forks could
+/// wait for itself on its lock.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

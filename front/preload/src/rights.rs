@@ -1,6 +1,16 @@
 //! Calls by which a process changes its user or gives up rights. From then on it has no part in the pool, which may be
 //! another user's: what is in the log goes home, and the pool is mapped in this process no more.
 //!
+//! 1. No call enters the library, and threads inside are waited for, at most three seconds.
+//! 2. Files that the process has open are never trusted again: it will write and sync them unseen.
+//! 3. Their file systems are synced, and all records there retired: none is older than what the process will sync.
+//! 4. Its lanes are for others, and zeros take the place of the mapping.
+//! 5. The library is taken out of `LD_PRELOAD`.
+//!
+//! Where the kernel tells who a process is, that is compared before and after the call; for the others success is
+//! enough. Before a seccomp filter all is done beforehand, since the filter may forbid it. A signal handler that came
+//! while its thread was inside leaves out 2 and 3: it may not wait for what the thread has.
+//!
 //! A child of vfork(2) has its parent's memory, and the parent goes on with it: the child's calls are the kernel's, and
 //! the pool goes with exec(2).
 

@@ -1,8 +1,18 @@
-//! Second descriptions of files that a program has open with `O_SYNC` or `O_DSYNC`: through them it can be written to the page cache alone.
+//! Second descriptions of files that a program has open with `O_SYNC` or `O_DSYNC`: through them it can be written to
+//! the page cache alone.
 //!
-//! Each belongs to one descriptor of the program. It is closed when the program closes that one, and never before: closing any descriptor of a file
-//! drops the record locks (fcntl(2)) that the process has on it, which the program's own closing does, too. None
-//! survives exec(2): the next program would have a descriptor that nobody has given it.
+//! Each belongs to one descriptor of the program. It is closed when the program closes that one, and never before:
+//! closing any descriptor of a file drops the record locks (fcntl(2)) that the process has on it, which the program's
+//! own closing does, too. None survives exec(2): the next program would have a descriptor that nobody has given it.
+//!
+//! - It is opened by `/proc/thread-self/fd/N` when first needed, so the kernel checks again whether the process may
+//!   write.
+//! - It is write-only and `O_NONBLOCK`, by which it is told from a program's own. A program may close numbers that it
+//!   does not know: before each use the library looks which file it is, before closing also at the flags.
+//! - Its own offset is not used. Each write says where it goes, or that it appends; the program's offset is moved
+//!   behind it in one step that returns the new one. If that is not where the write ended, the write does not count as
+//!   logged. Signals are off from reading the offset to its move.
+//! - None while one of 0, 1 and 2 is free, none in the upper half of the numbers.
 
 use crate::raw::{self, system};
 use libc::c_int;

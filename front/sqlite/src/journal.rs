@@ -1,5 +1,11 @@
-//! Rollback journals and super-journals. A transaction is made by the volume as one, so a crash needs no journal; SQLite reads its own again where it rolls back. They are kept in memory, and nobody
-//! else ever finds one.
+//! Rollback journals and super-journals. A transaction is made by the volume as one, so a crash needs no journal;
+//! SQLite reads its own again where it rolls back. They are kept in memory, and nobody else ever finds one.
+//!
+//! A super-journal exists as long as an open journal that has not ended names it, whatever has become of it: a rollback
+//! looks for the one that its journal names, and takes the commit as done if it is not there. SQLite deletes it after
+//! the rollback of the first database, since it finds no journals of the others. It writes the names of all journals
+//! into it before it changes any database; a name that is no open image's is refused there, since a database of another
+//! VFS could not find it after a crash, and would be left with half a commit.
 
 use crate::call::code;
 use crate::codes::{IOERR_DELETE, IOERR_NOMEM, IOERR_SHORT_READ, REFUSED, Result};

@@ -19,6 +19,10 @@ pub enum Target {
     Ondol(String),
     /// A mount by Ondol of a volume in object storage, which is a directory of this machine.
     Bucket,
+    /// A mount by Ondol with engine `scalable` and a pool in front of the image.
+    Scalable,
+    /// A mount by Ondol of the image in a pool, with engine `remap`.
+    Remap,
     /// A loop mount by the kernel's ext4 with its defaults.
     Kernel,
 }
@@ -28,6 +32,8 @@ impl fmt::Display for Target {
         match self {
             Self::Ondol(data) => write!(f, "{data}"),
             Self::Bucket => write!(f, "bucket"),
+            Self::Scalable => write!(f, "scalable"),
+            Self::Remap => write!(f, "remap"),
             Self::Kernel => write!(f, "kernel"),
         }
     }
@@ -40,11 +46,13 @@ impl FromStr for Target {
         match word {
             "kernel" => Ok(Self::Kernel),
             "bucket" => Ok(Self::Bucket),
+            "scalable" => Ok(Self::Scalable),
+            "remap" => Ok(Self::Remap),
             "journal" | "ordered" | "writeback" | "compressed" | "compressed-ordered" => {
                 Ok(Self::Ondol(word.to_owned()))
             }
             _ => Err(format!(
-                "{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, bucket, kernel"
+                "{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, scalable, remap, bucket, kernel"
             )),
         }
     }

@@ -111,9 +111,12 @@ pub fn run(program: &Program, target: &Target, setting: &Setting) -> Report {
 fn unavailable(program: &Program, target: &Target) -> Option<String> {
     let here = match target {
         Target::Ondol(_) => no_fuse_mount(),
-        Target::Bucket if program.mounts => Some("kills the server and looks at its image".into()),
+        Target::Bucket | Target::Scalable | Target::Remap if program.kills => {
+            Some("kills the server and looks at its image".into())
+        }
         Target::Bucket => no_fuse_mount().or_else(no_buckets),
-        Target::Kernel if program.mounts => Some("kills the mount".into()),
+        Target::Scalable | Target::Remap => no_fuse_mount(),
+        Target::Kernel if program.kills => Some("kills the mount".into()),
         Target::Kernel => KernelMount::unavailable().map(str::to_owned),
     };
     here.or_else(|| program.missing())
@@ -133,21 +136,18 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     for dir in [&point, &host] {
         fs::create_dir(dir).map_err(|e| e.to_string())?;
     }
-    make(program, setting, &image)?;
+    make(program, setting, target, &image)?;
     // Programs that run as another user reach what they work on.
     let open = Command::new("chmod").arg("755").arg(dir.path()).status();
     open.map_err(|e| e.to_string())?;
-    let options = options(target);
-    let bucket = dir.path().join("bucket");
-    let place = PathBuf::from(format!("file://{}", bucket.display()));
-    if *target == Target::Bucket {
-        fs::create_dir(&bucket).map_err(|e| e.to_string())?;
-        ondol(&["import".as_ref(), &image, &place])?;
-    }
+    let medium = dir.path().join("medium");
+    let options = options(target, &medium);
+    let place = bring(target, &image, &medium)?;
     let mounted = match target {
-        Target::Ondol(_) if program.mounts => Mounted::ByScript(point.canonicalize().map_err(|e| e.to_string())?),
-        Target::Ondol(_) => Mounted::Ondol(mount(&image, &point, &options)?),
-        Target::Bucket => Mounted::Ondol(mount(&place, &point, &options)?),
+        _ if program.mounts => Mounted::ByScript(point.canonicalize().map_err(|e| e.to_string())?),
+        Target::Ondol(_) | Target::Bucket | Target::Scalable | Target::Remap => {
+            Mounted::Ondol(mount(&place, &point, &options)?)
+        }
         Target::Kernel => Mounted::Kernel(KernelMount::new(&image, "").map_err(|e| e.to_string())?),
     };
     let files = Files { image: &image, host: &host, options: &options };
@@ -155,7 +155,7 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     let ended = mounted.end();
     let outcome = said?;
     ended?;
-    if *target == Target::Bucket {
+    if place != image {
         ondol(&["export".as_ref(), "-F".as_ref(), &place, &image])?;
     }
     judge(&image)?;
@@ -165,20 +165,44 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     Ok(outcome)
 }
 
-fn make(program: &Program, setting: &Setting, image: &Path) -> Result<(), String> {
-    let args = ["-q", "-F", "-t", "ext4"].map(str::to_owned);
-    let mut args: Vec<String> = args.into_iter().chain(program.mke2fs.iter().chain(&setting.mke2fs).cloned()).collect();
+/// Brings the image to where the target has its volumes, `medium`; returns what names it there.
+fn bring(target: &Target, image: &Path, medium: &Path) -> Result<PathBuf, String> {
+    let place = match target {
+        Target::Bucket => {
+            fs::create_dir(medium).map_err(|e| e.to_string())?;
+            PathBuf::from(format!("file://{}", medium.display()))
+        }
+        Target::Remap => PathBuf::from(format!("nvm:{}", medium.display())),
+        Target::Scalable => {
+            ondol(
+                &["pool", "create", "--size", "256M"].map(Path::new).into_iter().chain([medium]).collect::<Vec<_>>(),
+            )?;
+            return Ok(image.to_owned());
+        }
+        Target::Ondol(_) | Target::Kernel => return Ok(image.to_owned()),
+    };
+    ondol(&["import".as_ref(), image, &place])?;
+    Ok(place)
+}
+
+fn make(program: &Program, setting: &Setting, target: &Target, image: &Path) -> Result<(), String> {
+    // Pages of a pool have 4 KiB, and blocks of small volumes 1 KiB, unless more is said.
+    let size: &[&str] = if matches!(target, Target::Remap) { &["-b", "4096"] } else { &[] };
+    let args = ["-q", "-F", "-t", "ext4"].iter().chain(size).map(|&word| word.to_owned());
+    let mut args: Vec<String> = args.chain(program.mke2fs.iter().chain(&setting.mke2fs).cloned()).collect();
     args.extend([image.display().to_string(), setting.size.as_ref().unwrap_or(&program.size).clone()]);
     let output = image::run("mke2fs", args).map_err(|e| e.to_string())?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-fn options(target: &Target) -> String {
+fn options(target: &Target, medium: &Path) -> String {
     // As a mount for everybody, which the kernel's is.
     let all = if rustix::process::geteuid().is_root() { ",allow_other,default_permissions,suid,dev" } else { "" };
     let mode = match target {
         Target::Kernel => return String::new(),
         Target::Bucket => "durable=remote".to_owned(),
+        Target::Scalable => format!("journal=scalable,nvm={}", medium.display()),
+        Target::Remap => "journal=remap".to_owned(),
         Target::Ondol(data) => match data.strip_prefix("compressed") {
             None => format!("journal=classic,data={data}"),
             Some("") => "journal=compressed,data=journal".to_owned(),

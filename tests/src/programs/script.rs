@@ -1,9 +1,9 @@
 //! A script and what its head says.
 //!
-//! Lines `#: KEY VALUE`: `about` (one line), `needs COMMAND=PACKAGE...` (a crate is written `cargo:CRATE`), `version` (a shell
-//! command), `size` (of the image, as mke2fs takes it), `mke2fs` (more of its options), `seconds` (after which it counts as
-//! hung, for one unit of scale), and flags: `root`, `mounts` (it mounts the image by itself), `compared` (the cases that it
-//! lists must end as on the kernel's ext4).
+//! Lines `#: KEY VALUE`: `about` (one line), `needs COMMAND=PACKAGE...` (a crate is written `cargo:CRATE`), `version`
+//! (a shell command), `size` (of the image, as mke2fs takes it), `mke2fs` (more of its options), `seconds` (after which
+//! it counts as hung, for one unit of scale), and flags: `root`, `mounts` (it mounts by itself), `kills` (it mounts by
+//! itself, and kills the server), `compared` (the cases that it lists must end as on the kernel's ext4).
 
 use ondol_testkit::image::missing;
 use std::io;
@@ -28,8 +28,10 @@ pub struct Program {
     pub seconds: u64,
     /// It works for root only.
     pub root: bool,
-    /// The script mounts the image by itself, because it kills the mount.
+    /// The script mounts by itself.
     pub mounts: bool,
+    /// It kills the server and looks at its image.
+    pub kills: bool,
     /// The cases it lists must end as on the kernel's ext4.
     pub compared: bool,
     needs: Vec<(String, String)>,
@@ -82,6 +84,7 @@ impl Program {
             seconds: 300,
             root: false,
             mounts: false,
+            kills: false,
             compared: false,
             needs: Vec::new(),
             path,
@@ -102,6 +105,7 @@ impl Program {
             "seconds" => self.seconds = value.parse().map_err(|e| format!("seconds {value}: {e}"))?,
             "root" => self.root = true,
             "mounts" => self.mounts = true,
+            "kills" => (self.mounts, self.kills) = (true, true),
             "compared" => self.compared = true,
             "needs" => {
                 let pairs = value.split_whitespace().map(|pair| pair.split_once('=').unwrap_or((pair, pair)));

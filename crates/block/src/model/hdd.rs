@@ -1,4 +1,8 @@
 //! A hard disk: one arm, a platter that turns, and a volatile write cache that is written back in one sweep.
+//!
+//! The disk is as large as the image, so that a small image is no fast corner of a large disk. The sweep is why a
+//! flush costs what lies apart, not what is much. A write that follows the last one after a flush finds its place gone
+//! by and waits most of a turn: that is what a commit block behind its transaction costs.
 
 use super::{Request, transfer};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Modelled devices: how long a disk that is not there would take.
 //!
-//! [`Device`] is arithmetic only: requests with their times in, times of completion out. [`ModelStore`] puts one under any
-//! store and lets its callers wait; a [`Pace`] says what waiting is. Parameters and their sources: docs/design/bench.md.
+//! [`Device`] is arithmetic only: requests with their times in, times of completion out. [`ModelStore`] puts one under
+//! any store and lets its callers wait; a [`Pace`] says what waiting is. What the models are for:
+//! docs/design/bench.md.
 
 mod hdd;
 mod pace;

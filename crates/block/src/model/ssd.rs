@@ -1,4 +1,12 @@
-//! A SATA solid-state disk: commands share the link and overlap otherwise; a flush is not queued and has the device to itself.
+//! A SATA solid-state disk: commands share the link and overlap otherwise; a flush is not queued and has the device to
+//! itself.
+//!
+//! Numbers follow the data sheet of the Samsung 850 PRO 256 GB, the drive of papers/3: 550 and 520 MB/s, 10,000 reads
+//! and 36,000 writes of 4 KiB a second one at a time, 100,000 and 90,000 at depth 32. So a lone write takes 28 µs, a
+//! read 97 µs. Data sheets do not tell what a flush takes. Published latencies of fsync on this drive are 1 to 6 ms,
+//! for two flushes and the writes between them; 1 ms is the friendliest whole number. A flush costs the same whatever
+//! was written, and there is no garbage collection, which would add to whoever writes more: scattered writes cost no
+//! more than sequential ones.
 
 use super::{Request, transfer};
 

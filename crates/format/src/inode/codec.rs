@@ -1,9 +1,10 @@
 //! Between the bytes of an inode and [`Inode`].
 
-use super::raw::{GOOD_OLD_SIZE, RawInode, fits};
+use super::raw::{EXTRA_ISIZE, GOOD_OLD_SIZE, RawInode, fits};
 use super::{FileType, Inode, InodeFlags, InodeFormat};
 use crate::error::{FormatError, Place, Result};
 use crate::time::Time;
+use crate::xattr::{parse_inode, write_inode};
 use std::mem::{offset_of, size_of};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromZeros, IntoBytes};
@@ -45,7 +46,9 @@ impl Inode {
         }
     }
 
-    /// Reads an inode from all of its bytes. The checksum is a matter of [`super::verify`].
+    /// Reads an inode from all of its bytes. The checksum is a matter of [`super::verify`]. Where the extra fields have
+    /// no size though there is room (`tune2fs -I` leaves it so), nothing else is there, and they are used, as the
+    /// kernel does.
     ///
     /// # Errors
     /// Too few bytes, or an i_extra_isize that is not a multiple of 4 within the inode.
@@ -55,7 +58,8 @@ impl Inode {
             .get(..usize::from(format.inode_size).max(GOOD_OLD_SIZE))
             .ok_or_else(|| place.corrupt("inode", format!("only {} bytes", bytes.len())))?;
         let raw = load(bytes);
-        let extra_isize = if bytes.len() > GOOD_OLD_SIZE { raw.i_extra_isize.get() } else { 0 };
+        let stored = if bytes.len() > GOOD_OLD_SIZE { raw.i_extra_isize.get() } else { 0 };
+        let extra_isize = if stored == 0 { EXTRA_ISIZE.min((bytes.len() - GOOD_OLD_SIZE) as u16) } else { stored };
         let tail = bytes.get(GOOD_OLD_SIZE + usize::from(extra_isize)..);
         let Some(tail) = tail.filter(|_| extra_isize.is_multiple_of(4)) else {
             return Err(place.corrupt("inode", format!("i_extra_isize of {extra_isize} bytes")));
@@ -86,7 +90,7 @@ impl Inode {
                 | if format.bit64 { u64::from(raw.i_file_acl_high.get()) << 32 } else { 0 },
             i_block: raw.i_block,
             extra_isize,
-            project: if has(end!(i_projid)) { raw.i_projid.get() } else { 0 },
+            project: if has(end!(i_projid)) && stored != 0 { raw.i_projid.get() } else { 0 },
             version: u64::from(raw.i_version_lo.get())
                 | if has(end!(i_version_hi)) { u64::from(raw.i_version_hi.get()) << 32 } else { 0 },
             tail: tail.into(),
@@ -172,20 +176,20 @@ impl Inode {
         Ok((count as u32, (count >> 32) as u16, flags))
     }
 
-    /// Widens the extra fields to `want` bytes by moving the in-inode xattrs, if the bytes behind them are zero.
-    /// False, and no change, if there is no such room.
+    /// Widens the extra fields to `want` bytes; the attributes in the inode move. False, and no change, if these leave
+    /// no such room.
     pub fn grow_extra(&mut self, want: u16) -> bool {
         let grow = usize::from(want.saturating_sub(self.extra_isize));
+        if grow == 0 {
+            return true;
+        }
         let Some(kept) = self.tail.len().checked_sub(grow) else { return false };
-        // Values lie at the end, offsets count from the first entry: only an xattr-free tail can simply shrink.
-        if self.tail.iter().any(|byte| *byte != 0) {
-            return grow == 0;
+        let mut tail = vec![0; kept];
+        let moved = parse_inode(&self.tail, Place::NONE).and_then(|list| write_inode(&list, &mut tail));
+        if moved.is_ok() {
+            (self.extra_isize, self.tail) = (want, tail.into());
         }
-        if grow > 0 {
-            self.tail = vec![0; kept].into();
-        }
-        self.extra_isize = self.extra_isize.max(want);
-        true
+        moved.is_ok()
     }
 }
 

@@ -16,7 +16,7 @@ pub struct RawExtension {
     pub magic: U32,
     /// 2.
     pub version: u8,
-    /// The engine that the image asks for: 0 none in particular, 1 `classic`, 2 `compressed`, 3 `scalable`.
+    /// The engine that the image asks for: 0 none in particular, 1 `classic`, 2 `compressed`, 4 `swap`, 5 `remap`.
     pub engine: u8,
     /// The data mode that the image asks for: 0 none in particular, 1 `journal`, 2 `ordered`, 3 `writeback`.
     pub data: u8,
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<RawExtension>() == 64);
 /// See [`RawExtension`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extension {
-    /// The engine that the image asks for: 0 none in particular, 1 `classic`, 2 `compressed`, 3 `scalable`.
+    /// The engine that the image asks for: 0 none in particular, 1 `classic`, 2 `compressed`, 4 `swap`, 5 `remap`.
     pub engine: u8,
     /// The data mode that the image asks for: 0 none in particular, 1 `journal`, 2 `ordered`, 3 `writeback`.
     pub data: u8,

@@ -128,7 +128,7 @@ impl Maker<'_> {
         let dind_block = self.allocate(0, 1)?[0].start;
         let per_block = self.block_size() / 4;
         let reserved = self.sb.base_meta(0).reserved;
-        let copies: Vec<u32> = (1..self.sb.groups()).filter(|g| self.sb.has_super(*g)).collect();
+        let copies: Vec<u32> = self.sb.backups().map(|(g, _)| g).collect();
         let group_size = u64::from(self.sb.blocks_per_group());
         let mut dind = vec![0; self.block_size()];
         for (i, block) in reserved.clone().enumerate() {

@@ -178,10 +178,7 @@ impl Plan {
     fn block_bitmap(&self, g: u32) -> Vec<u8> {
         let mut map = vec![0; self.sb.block_size() as usize];
         let home = self.sb.block_range_of_group(g);
-        for range in self.space.used_in(&home) {
-            layout::mark(&home, range, &mut map);
-        }
-        crate::bitmap::pad(&mut map, self.sb.blocks_in_group(g) as usize);
+        layout::init_clusters(&self.sb, g, self.space.used_in(&home), &mut map);
         map
     }
 

@@ -15,12 +15,7 @@ impl Space {
     pub(super) fn of_base_metadata(sb: &Superblock) -> Space {
         let mut space = Space::default();
         for g in 0..sb.groups() {
-            let base = sb.base_meta(g);
-            if let Some(block) = base.superblock {
-                space.take(block..block + 1);
-            }
-            space.take(base.descriptors);
-            space.take(base.reserved);
+            space.take(sb.base_meta(g).all);
         }
         space
     }

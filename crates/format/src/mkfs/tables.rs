@@ -71,7 +71,8 @@ pub(super) fn count(sb: &Superblock, space: &Space, used_inodes: u32, descs: &mu
 /// Blocks of a group that are in use by the geometry alone.
 fn own_blocks(sb: &Superblock, g: u32, desc: &GroupDesc, home: &Range<u64>) -> u64 {
     let inside = |range: Range<u64>| range.end.min(home.end).saturating_sub(range.start.max(home.start));
-    sb.base_meta(g).blocks() + layout::own_meta(sb, desc).into_iter().map(inside).sum::<u64>()
+    let own = layout::own_meta(sb, desc).into_iter().chain([sb.base_meta(g).all]);
+    own.map(inside).sum()
 }
 
 /// All descriptors as bytes, whole blocks, with their checksums.

@@ -21,9 +21,23 @@ const CHANGING: Features = Features {
 };
 
 impl Superblock {
-    /// First block and first group of each copy of the superblock, the primary one not among them.
+    /// Group and first block of each copy of the superblock, the primary one not among them.
     pub fn backups(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        (1..self.groups()).filter(|&g| self.has_super(g)).map(|g| (g, self.group_first_block(g)))
+        let (groups, features) = (self.groups(), self.features());
+        let mut list: Vec<u32> = if features.compat.contains(Compat::SPARSE_SUPER2) {
+            self.raw().s_backup_bgs.map(|bg| bg.get()).to_vec()
+        } else if features.ro_compat.contains(RoCompat::SPARSE_SUPER) {
+            // One by one would take long on a large volume.
+            let powers = |base: u32| std::iter::successors(Some(base), move |n| n.checked_mul(base));
+            let listed = |base| powers(base).take_while(|&g| g < groups);
+            [3, 5, 7].into_iter().flat_map(listed).chain([1]).collect()
+        } else {
+            (1..groups).collect()
+        };
+        list.retain(|&g| 0 < g && g < groups);
+        list.sort_unstable();
+        list.dedup();
+        list.into_iter().map(|g| (g, self.group_first_block(g)))
     }
 
     /// Compares `bytes`, which lie where group `g` has its copy, with this superblock.
@@ -79,7 +93,7 @@ impl Superblock {
         if second >= self.groups() {
             return (primary, offset);
         }
-        (self.group_first_block(second) + u64::from(self.has_super(second)), offset)
+        (self.base_meta(second).descriptors.start, offset)
     }
 
     /// Bytes at which the superblock with number `block` may begin, in blocks of every size: the first at which one lies has to

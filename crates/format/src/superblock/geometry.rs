@@ -1,31 +1,24 @@
 //! Where things lie: the numbers of the superblock once they have been checked against each other.
 
-use super::{RawSuperblock, Superblock};
-use crate::error::{FormatError, Place, Result};
+use super::Superblock;
+use super::check::superblock_block;
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use std::ops::Range;
-
-/// Largest block number ext4 can address, plus one.
-const MAX_BLOCKS: u64 = 1 << 48;
-/// Revision without variable inode sizes.
-const GOOD_OLD_REV: u32 = 0;
-/// First inode of a user on a volume of the old revision, and the least on any.
-const GOOD_OLD_FIRST_INO: u32 = 11;
 
 /// The checked numbers; each method of [`Superblock`] on them documents its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
-    block_size: u32,
-    blocks_count: u64,
-    first_data_block: u32,
-    blocks_per_group: u32,
-    clusters_per_group: u32,
-    inodes_per_group: u32,
-    inodes_count: u32,
-    inode_size: u16,
-    first_ino: u32,
-    desc_size: u16,
-    groups: u32,
+    pub(super) block_size: u32,
+    pub(super) blocks_count: u64,
+    pub(super) first_data_block: u32,
+    pub(super) blocks_per_group: u32,
+    pub(super) clusters_per_group: u32,
+    pub(super) inodes_per_group: u32,
+    pub(super) inodes_count: u32,
+    pub(super) inode_size: u16,
+    pub(super) first_ino: u32,
+    pub(super) desc_size: u16,
+    pub(super) groups: u32,
 }
 
 /// What a group holds at its very beginning.
@@ -37,151 +30,8 @@ pub struct BaseMeta {
     pub descriptors: Range<u64>,
     /// Blocks kept for more descriptors (they belong to the resize inode); empty if there are none.
     pub reserved: Range<u64>,
-}
-
-impl BaseMeta {
-    /// Blocks in use at the beginning of the group.
-    pub fn blocks(&self) -> u64 {
-        let ranges = [&self.descriptors, &self.reserved];
-        u64::from(self.superblock.is_some()) + ranges.iter().map(|r| r.end.saturating_sub(r.start)).sum::<u64>()
-    }
-}
-
-fn bad(what: String) -> FormatError {
-    Place::NONE.corrupt("superblock", what)
-}
-
-fn ensure(ok: bool, what: impl FnOnce() -> String) -> Result<()> {
-    if ok { Ok(()) } else { Err(bad(what())) }
-}
-
-impl Geometry {
-    /// Checks every number the rest of the crate computes with. The order matters: each check may rely on the earlier.
-    pub(super) fn check(raw: &RawSuperblock, features: Features, image_size: u64) -> Result<Geometry> {
-        let log = raw.s_log_block_size.get();
-        ensure(log <= 2, || format!("block size of 1024 << {log} bytes is not 1, 2 or 4 KiB"))?;
-        let block_size = 1024u32 << log;
-        let ratio = cluster_ratio(raw, features)?;
-        let first_data_block = raw.s_first_data_block.get();
-        let expected = u32::from(block_size == 1024 && ratio == 1);
-        ensure(first_data_block == expected, || format!("first data block is {first_data_block}, not {expected}"))?;
-        let blocks_count = check_blocks(raw, features, block_size, image_size)?;
-        let (blocks_per_group, clusters_per_group) = check_group_size(raw, block_size, ratio)?;
-
-        let (inode_size, first_ino) = check_inode_size(raw, block_size)?;
-        let inodes_per_group = raw.s_inodes_per_group.get();
-        let per_block = block_size / u32::from(inode_size);
-        ensure((per_block..=block_size * 8).contains(&inodes_per_group) && inodes_per_group.is_multiple_of(8), || {
-            format!("{inodes_per_group} inodes in a group")
-        })?;
-        let groups = (blocks_count - u64::from(first_data_block)).div_ceil(u64::from(blocks_per_group));
-        let inodes_count = raw.s_inodes_count.get();
-        ensure(groups * u64::from(inodes_per_group) == u64::from(inodes_count), || {
-            format!("{inodes_count} inodes, but {groups} groups of {inodes_per_group} inodes")
-        })?;
-        ensure(first_ino < inodes_count, || format!("first inode {first_ino} of {inodes_count}"))?;
-
-        let desc_size = check_desc_size(raw, features, block_size)?;
-        let geometry = Geometry {
-            block_size,
-            blocks_count,
-            first_data_block,
-            blocks_per_group,
-            clusters_per_group,
-            inodes_per_group,
-            inodes_count,
-            inode_size,
-            first_ino,
-            desc_size,
-            groups: groups as u32,
-        };
-        geometry.check_descriptors(raw, features)?;
-        Ok(geometry)
-    }
-
-    /// The descriptor blocks, their reserve and, with meta_bg, the last meta group must lie on the volume.
-    fn check_descriptors(&self, raw: &RawSuperblock, features: Features) -> Result<()> {
-        let per_block = self.block_size / u32::from(self.desc_size);
-        let desc_blocks = self.groups.div_ceil(per_block);
-        let reserved = u32::from(raw.s_reserved_gdt_blocks.get());
-        ensure(reserved <= self.block_size / 4, || format!("{reserved} reserved descriptor blocks"))?;
-        let meta_bg = features.incompat.contains(Incompat::META_BG);
-        let first_meta_bg = raw.s_first_meta_bg.get();
-        if meta_bg {
-            ensure(first_meta_bg <= desc_blocks, || {
-                format!("first meta group is {first_meta_bg}, but there are {desc_blocks} descriptor blocks")
-            })?;
-        }
-        let at_front = if meta_bg { first_meta_bg } else { desc_blocks + reserved };
-        let end = u64::from(self.first_data_block) + 1 + u64::from(at_front);
-        ensure(end <= self.blocks_count && at_front < self.blocks_per_group, || {
-            format!("{at_front} blocks of group descriptors do not fit into the first group")
-        })?;
-        if meta_bg && first_meta_bg < desc_blocks {
-            let last = u64::from(desc_blocks - 1) * u64::from(per_block) * u64::from(self.blocks_per_group);
-            ensure(u64::from(self.first_data_block) + last + 1 < self.blocks_count, || {
-                "the last meta group has no room for its descriptors".into()
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// Blocks of a cluster: 1 without bigalloc.
-fn cluster_ratio(raw: &RawSuperblock, features: Features) -> Result<u32> {
-    let (block, cluster) = (raw.s_log_block_size.get(), raw.s_log_cluster_size.get());
-    if features.ro_compat.contains(RoCompat::BIGALLOC) {
-        ensure(cluster >= block && cluster <= 19, || format!("cluster size of 1024 << {cluster} bytes"))?;
-    } else {
-        ensure(cluster == block, || "cluster size differs from block size without bigalloc".into())?;
-    }
-    Ok(1 << (cluster - block))
-}
-
-fn check_blocks(raw: &RawSuperblock, features: Features, block_size: u32, image_size: u64) -> Result<u64> {
-    let high = if features.is_64bit() { u64::from(raw.s_blocks_count_hi.get()) << 32 } else { 0 };
-    let blocks = u64::from(raw.s_blocks_count_lo.get()) | high;
-    ensure(blocks < MAX_BLOCKS, || format!("{blocks} blocks are more than ext4 can have"))?;
-    ensure(blocks > u64::from(raw.s_first_data_block.get()) + 1, || format!("only {blocks} blocks"))?;
-    let room = image_size / u64::from(block_size);
-    ensure(blocks <= room, || format!("{blocks} blocks, but the image has room for {room}"))?;
-    Ok(blocks)
-}
-
-fn check_group_size(raw: &RawSuperblock, block_size: u32, ratio: u32) -> Result<(u32, u32)> {
-    let blocks = raw.s_blocks_per_group.get();
-    let clusters = raw.s_clusters_per_group.get();
-    ensure(clusters > 0 && clusters <= block_size * 8 && clusters.is_multiple_of(8), || {
-        format!("{clusters} clusters in a group")
-    })?;
-    ensure(u64::from(clusters) * u64::from(ratio) == u64::from(blocks), || {
-        format!("{blocks} blocks, but {clusters} clusters in a group")
-    })?;
-    Ok((blocks, clusters))
-}
-
-fn check_inode_size(raw: &RawSuperblock, block_size: u32) -> Result<(u16, u32)> {
-    if raw.s_rev_level.get() == GOOD_OLD_REV {
-        return Ok((128, GOOD_OLD_FIRST_INO));
-    }
-    let size = raw.s_inode_size.get();
-    ensure(size >= 128 && size.is_power_of_two() && u32::from(size) <= block_size, || {
-        format!("inode size of {size} bytes")
-    })?;
-    let first = raw.s_first_ino.get();
-    ensure(first >= GOOD_OLD_FIRST_INO, || format!("first inode is {first}"))?;
-    Ok((size, first))
-}
-
-fn check_desc_size(raw: &RawSuperblock, features: Features, block_size: u32) -> Result<u16> {
-    if !features.is_64bit() {
-        return Ok(32);
-    }
-    let size = raw.s_desc_size.get();
-    ensure(size >= 64 && size.is_power_of_two() && size <= 1024 && u32::from(size) <= block_size, || {
-        format!("group descriptor size of {size} bytes")
-    })?;
-    Ok(size)
+    /// All of these, from the first block of the group on: in group 0 with what lies before the primary superblock.
+    pub all: Range<u64>,
 }
 
 /// Geometry. Group numbers at or past [`Superblock::groups`] and blocks past the end are the caller's mistake: the
@@ -274,8 +124,8 @@ impl Superblock {
 
     /// Block and byte offset in it of the primary superblock.
     pub fn superblock_location(&self) -> (u64, usize) {
-        let size = u64::from(self.block_size());
-        (super::OFFSET / size, (super::OFFSET % size) as usize)
+        let block = superblock_block(self.block_size());
+        (block, (super::OFFSET - block * u64::from(self.block_size())) as usize)
     }
 
     /// The group of a block; None before the first group and past the end.
@@ -316,7 +166,7 @@ impl Superblock {
 
     /// Whether all of `blocks` lie on the volume and behind the primary superblock.
     pub fn contains_blocks(&self, blocks: &Range<u64>) -> bool {
-        let first = u64::from(self.first_data_block()) + 1;
+        let first = self.superblock_location().0 + 1;
         blocks.start >= first && blocks.start <= blocks.end && blocks.end <= self.blocks_count()
     }
 
@@ -345,16 +195,17 @@ impl Superblock {
     /// Primary block number `index` of the group descriptors.
     pub fn gdt_block(&self, index: u32) -> u64 {
         if self.in_meta_bg(index) {
-            let first_group = index.saturating_mul(self.desc_per_block());
-            self.group_first_block(first_group) + u64::from(self.has_super(first_group))
+            self.base_meta(index.saturating_mul(self.desc_per_block())).descriptors.start
         } else {
             self.superblock_location().0 + 1 + u64::from(index)
         }
     }
 
-    /// What group `g` holds at its beginning: superblock, descriptors, reserve.
+    /// What group `g` holds at its beginning: superblock, descriptors, reserve. With bigalloc and blocks of 1 KiB,
+    /// group 0 begins with block 0, and its superblock is in block 1 all the same.
     pub fn base_meta(&self, g: u32) -> BaseMeta {
-        let mut at = if g == 0 { self.superblock_location().0 } else { self.group_first_block(g) };
+        let first = self.group_first_block(g);
+        let mut at = if g == 0 { self.superblock_location().0 } else { first };
         let has_super = self.has_super(g);
         let mut base = BaseMeta { superblock: has_super.then_some(at), ..BaseMeta::default() };
         at += u64::from(has_super);
@@ -373,6 +224,7 @@ impl Superblock {
             base.descriptors = take(self.desc_blocks());
             base.reserved = take(u32::from(self.raw().s_reserved_gdt_blocks.get()));
         }
+        base.all = first..at;
         base
     }
 

@@ -35,9 +35,9 @@ impl JournalDevice {
         if log > 2 {
             return Err(place.corrupt("superblock", format!("block size of 1024 << {log} bytes")));
         }
-        let (block_size, blocks) = (1024 << log, u64::from(raw.s_blocks_count_lo.get()));
-        if blocks > size / u64::from(block_size) {
-            let room = size / u64::from(block_size);
+        let (block_size, blocks) = (1024u32 << log, u64::from(raw.s_blocks_count_lo.get()));
+        let room = size.checked_div(block_size.into()).unwrap_or(0);
+        if blocks > room {
             return Err(place.corrupt("superblock", format!("{blocks} blocks, but the device has room for {room}")));
         }
         Ok(JournalDevice { block_size, blocks, journal_block: if log == 0 { 2 } else { 1 }, uuid: raw.s_uuid })

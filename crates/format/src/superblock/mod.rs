@@ -2,6 +2,7 @@
 //! ([`Superblock`]).
 
 mod backup;
+mod check;
 mod geometry;
 mod journal_dev;
 mod noted;
@@ -182,20 +183,28 @@ impl Superblock {
         self.dx_hash_of(version)
     }
 
-    /// The hash of a directory whose root says `version`.
+    /// The hash of a directory whose root says `version`. Where nothing says whether characters are signed, they are
+    /// not, as for Linux from 6.2 on.
     pub fn dx_hash_of(&self, version: HashVersion) -> DxHash {
-        let unsigned = self.raw.s_flags.get() & FLAG_UNSIGNED_HASH != 0;
+        let flags = self.raw.s_flags.get();
+        let unsigned = flags & FLAG_UNSIGNED_HASH != 0 || flags & FLAG_SIGNED_HASH == 0;
         DxHash { version, unsigned, seed: self.raw.s_hash_seed.map(|word| word.get()) }
     }
 
-    /// Free blocks as the superblock has them: a hint, the descriptors know.
-    pub fn free_blocks_count(&self) -> u64 {
-        self.wide(self.raw.s_free_blocks_count_lo.get(), self.raw.s_free_blocks_count_hi.get())
+    /// Whether the image says if directory hashes take characters as signed.
+    pub fn has_hash_hint(&self) -> bool {
+        self.raw.s_flags.get() & (FLAG_SIGNED_HASH | FLAG_UNSIGNED_HASH) != 0
     }
 
-    /// Free inodes as the superblock has them: a hint, the descriptors know.
+    /// Free blocks as the superblock has them, never more than there are: a hint, the descriptors know.
+    pub fn free_blocks_count(&self) -> u64 {
+        let free = self.wide(self.raw.s_free_blocks_count_lo.get(), self.raw.s_free_blocks_count_hi.get());
+        free.min(self.blocks_count())
+    }
+
+    /// Free inodes as the superblock has them, never more than there are: a hint, the descriptors know.
     pub fn free_inodes_count(&self) -> u32 {
-        self.raw.s_free_inodes_count.get()
+        self.raw.s_free_inodes_count.get().min(self.inodes_count())
     }
 
     /// Blocks only root and the reserved user and group may use.
@@ -234,17 +243,13 @@ impl Superblock {
         (self.has_compat(Compat::ORPHAN_FILE) && inum != 0).then_some(inum)
     }
 
-    /// Inode of the project quotas; None without quota and project.
-    pub fn project_quota_inum(&self) -> Option<u32> {
-        let inum = self.raw.s_prj_quota_inum.get();
-        (self.has_ro_compat(RoCompat::QUOTA) && inum != 0).then_some(inum)
-    }
-
-    /// Whether a name may lead to this inode, and a number by itself: the root, and those that are neither reserved nor the file
-    /// system's own (journal, orphan file, quotas).
+    /// Whether a name may lead to this inode, and a number by itself: the root, and those that are neither reserved nor
+    /// quotas or orphan file. A journal may have a name: `tune2fs -j` makes one in a mounted ext2, as a file.
     pub fn may_be_named(&self, ino: u32) -> bool {
-        let own = [self.journal_inum(), self.orphan_file_inum(), self.project_quota_inum()].contains(&Some(ino));
-        ino == crate::inode::ROOT_INO || (ino >= self.first_ino() && ino <= self.inodes_count() && !own)
+        let raw = &self.raw;
+        let own = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum, raw.s_orphan_file_inum];
+        let ordinary = (self.first_ino()..=self.inodes_count()).contains(&ino);
+        ino == crate::inode::ROOT_INO || (ordinary && own.iter().all(|own| own.get() != ino))
     }
 
     /// The block of multiple mount protection; None without mmp.
@@ -346,10 +351,13 @@ impl Superblock {
         self.raw.s_kbytes_written.get()
     }
 
-    /// i_extra_isize for new inodes: what the volume wants and what this crate writes, cut to the inode's room.
+    /// i_extra_isize for new and changed inodes: what the volume wants and what this crate writes, cut to the inode's
+    /// room.
     pub fn want_extra_isize(&self) -> u16 {
         let room = self.inode_size().saturating_sub(128);
-        self.raw.s_want_extra_isize.get().max(crate::inode::EXTRA_ISIZE).min(room)
+        let want = self.raw.s_want_extra_isize.get().max(crate::inode::EXTRA_ISIZE).min(room);
+        // No inode may have another.
+        want - want % 4
     }
 
     /// Copy of the journal inode's i_block[0..15], i_size_high, i_size; None if the superblock holds none.

@@ -1,6 +1,7 @@
-//! What the superblock keeps of errors that were found while the volume was mounted.
+//! What the superblock is told while the volume is in use: errors that were found, and how names are hashed.
 
-use super::RawSuperblock;
+use super::{FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, RawSuperblock};
+use crate::feature::Compat;
 
 /// s_first_error_errcode and s_last_error_errcode: an error of no other kind.
 pub const ERRCODE_UNKNOWN: u8 = 1;
@@ -29,6 +30,15 @@ impl FoundError {
 }
 
 impl RawSuperblock {
+    /// Writes down how directory hashes take characters (`FLAG_SIGNED_HASH` or `FLAG_UNSIGNED_HASH`), where there are
+    /// such hashes and nothing says it yet.
+    pub fn note_hash(&mut self, hint: u32) {
+        let flags = self.s_flags.get();
+        if self.features().compat.contains(Compat::DIR_INDEX) && flags & (FLAG_SIGNED_HASH | FLAG_UNSIGNED_HASH) == 0 {
+            self.s_flags.set(flags | hint);
+        }
+    }
+
     /// Counts `count` errors more, of which `last` is the latest; `first` is kept if it is the first of all.
     pub fn note_errors(&mut self, first: &FoundError, last: &FoundError, count: u32) {
         if self.s_first_error_time.get() == 0 && self.s_first_error_time_hi == 0 {

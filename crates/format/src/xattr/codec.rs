@@ -173,7 +173,7 @@ fn write<'x>(list: impl Iterator<Item = &'x Xattr>, area: &mut [u8], mut at: usi
         let value = if xattr.value_inum == 0 { xattr.value.as_slice() } else { &[] };
         area[end..end + value.len()].copy_from_slice(value);
         let hash = match (hashed, xattr.value_inum) {
-            (true, 0) => entry_hash(&xattr.name, &area[end..end + padded(value.len())]),
+            (true, 0) => entry_hash(&xattr.name, &area[end..end + padded(value.len())], u32::from),
             (_, 0) => 0,
             _ => xattr.hash,
         };
@@ -192,15 +192,34 @@ fn write<'x>(list: impl Iterator<Item = &'x Xattr>, area: &mut [u8], mut at: usi
     Ok(total.unwrap_or(0))
 }
 
-/// e_hash of a name and a value padded with zeros to whole words.
-fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
-    let hash = name.iter().fold(0u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte));
+/// e_hash of a name and a value padded with zeros to whole words; `char` makes a number of a character.
+fn entry_hash(name: &[u8], value: &[u8], char: fn(u8) -> u32) -> u32 {
+    let hash = name.iter().fold(0u32, |hash, byte| hash.rotate_left(5) ^ char(*byte));
     value.chunks_exact(4).fold(hash, |hash, w| hash.rotate_left(16) ^ u32::from_le_bytes([w[0], w[1], w[2], w[3]]))
 }
 
 /// e_hash of an attribute whose value, of hash `value`, lies in an inode.
 pub fn value_entry_hash(name: &[u8], value: u32) -> u32 {
-    entry_hash(name, &value.to_le_bytes())
+    entry_hash(name, &value.to_le_bytes(), u32::from)
+}
+
+/// Whether `hash` is such an e_hash.
+pub fn is_value_entry_hash(hash: u32, name: &[u8], value: u32) -> bool {
+    is_hash(hash, name, &value.to_le_bytes())
+}
+
+/// Whether e_hash of an attribute whose value lies with it is right.
+pub fn is_entry_hash(xattr: &Xattr) -> bool {
+    let mut value = xattr.value.clone();
+    value.resize(padded(value.len()), 0);
+    is_hash(xattr.hash, &xattr.name, &value)
+}
+
+/// Whether `hash` is e_hash as it is written, or of signed characters, as kernels before 6.2 wrote it on most
+/// processors.
+fn is_hash(hash: u32, name: &[u8], value: &[u8]) -> bool {
+    let signed = |byte: u8| i32::from(byte.cast_signed()).cast_unsigned();
+    hash == entry_hash(name, value, u32::from) || hash == entry_hash(name, value, signed)
 }
 
 const CHECKSUM: usize = offset_of!(RawHeader, h_checksum);

@@ -7,8 +7,8 @@ mod value;
 
 pub use acl::{acl_from_disk, acl_tag, acl_to_disk};
 pub use codec::{
-    block_fits, inode_fits, parse_block, parse_inode, refcount, seal_block, value_entry_hash, verify_block,
-    write_block, write_inode,
+    block_fits, inode_fits, is_entry_hash, is_value_entry_hash, parse_block, parse_inode, refcount, seal_block,
+    value_entry_hash, verify_block, write_block, write_inode,
 };
 pub use prefix::{index, join_name, split_name};
 pub use value::{

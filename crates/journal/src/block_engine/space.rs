@@ -55,11 +55,11 @@ impl Space {
         let most_logged = ring * log.images_per_block();
         let fixed = log.cost(0, most_logged) + 2;
         let max_tx = ring / HANDLE_SHARE;
-        let space = Self {
+        let mut space = Self {
             ring,
             max_tx,
             most_logged,
-            max_handle: u32::try_from(max_tx).unwrap_or(u32::MAX),
+            max_handle: 0,
             fixed,
             ratio: (many, log.cost(many, 0)),
             outstanding: AtomicU64::new(0),
@@ -71,6 +71,8 @@ impl Space {
             changed: Condvar::new(),
         };
         space.set_used(0, 0);
+        // What an empty ring cannot carry would be waited for in vain.
+        space.max_handle = u32::try_from(space.allowance.load(SeqCst)).unwrap_or(u32::MAX);
         space
     }
 

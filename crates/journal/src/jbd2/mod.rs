@@ -12,7 +12,7 @@ pub use recover::{
     Recovered, Volume, append_fast_commits, commit_alone, fast_commits, recover, recover_before_fast_commits, salvage,
 };
 
-use crate::area::LogMap;
+use crate::area::{LogMap, MERGE};
 use crate::block_engine::LogFormat as _;
 use crate::contract::{Client, Tid};
 use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
@@ -20,7 +20,7 @@ use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
-use ondol_format::jbd2::{Attached, Extension, JournalCompat, JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::{Attached, Extension, JournalCompat, JournalIncompat, JournalSuperblock, MIN_BLOCKS};
 pub(crate) use writer::Jbd2Log;
 
 /// Journal features that can be replayed.
@@ -41,6 +41,8 @@ const FEW: u32 = 1 << 20;
 pub struct JournalInfo {
     /// Blocks of the journal, its superblock included.
     pub blocks: u32,
+    /// Blocks before its fast-commit area.
+    pub log_blocks: u32,
     /// The journal holds transactions that are not home yet.
     pub dirty: bool,
     /// The next transaction id.
@@ -61,6 +63,13 @@ pub struct JournalInfo {
     pub asks: Extension,
 }
 
+impl JournalInfo {
+    /// The log has fewer blocks than jbd2 writes to: hardly anything would fit into it. What it holds can be replayed.
+    pub fn is_short(&self) -> bool {
+        self.log_blocks < MIN_BLOCKS
+    }
+}
+
 /// Reads the journal superblock.
 ///
 /// # Errors
@@ -69,6 +78,7 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
     let sb = load_superblock(store, map)?;
     Ok(JournalInfo {
         blocks: sb.maxlen(),
+        log_blocks: sb.end(),
         dirty: sb.start().is_some(),
         sequence: sb.sequence(),
         features: feature_names(&sb),
@@ -129,6 +139,28 @@ pub fn succeed(store: &dyn BlockStore, old: &LogMap, new: &LogMap) -> Result<()>
         return Err(JournalError::Unsupported(what));
     }
     store.write(new.physical(0)? * new.block_size() as u64, &sb.resized(blocks).encode())?;
+    Ok(store.flush()?)
+}
+
+/// Makes an empty journal as long as its file, whose other blocks become zeros before its superblock counts them.
+/// Durable when this returns.
+///
+/// # Errors
+/// Corruption, a journal that is not empty, or the store's failure.
+pub fn lengthen(store: &dyn BlockStore, map: &LogMap) -> Result<()> {
+    let sb = load_empty(store, map)?;
+    let size = map.block_size();
+    let zeros = vec![0; size * MERGE];
+    let mut at = 1;
+    while at < map.blocks() {
+        let (block, run) = map.run_from(at)?;
+        let now = run.min(MERGE as u64);
+        store.write(block * size as u64, &zeros[..now as usize * size])?;
+        at += now;
+    }
+    store.flush()?;
+    let blocks = u32::try_from(map.blocks()).unwrap_or(u32::MAX);
+    store.write(map.physical(0)? * size as u64, &sb.resized(blocks).encode())?;
     Ok(store.flush()?)
 }
 

@@ -133,6 +133,12 @@ impl Log<'_> {
     /// is older than this log is of it. It shows by its time, before that of the newest whole transaction, or of the volume where none is
     /// whole; by the blocks before it, which are fewer than the transactions that it would follow; or by one before it whose number
     /// this log has given to another.
+    ///
+    /// Three cases cannot be decided. If the older journal's clock was ahead, the log may be refused after an ordinary
+    /// crash; e2fsck replays it. If the clock was set back while the log was written, and the first transaction after
+    /// that is damaged, the log ends there, as for the kernel and e2fsck. If the older journal's next transaction lies
+    /// exactly where the log ends, with the next number, it is replayed, as by them: so journals begin with a random
+    /// number here.
     pub(super) fn refuse_damage(&self, whole: &Whole, made: i64) -> Result<()> {
         if !self.format.has_csum() || !self.commits_in_order() {
             return Ok(());

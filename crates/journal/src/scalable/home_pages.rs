@@ -78,6 +78,8 @@ impl HomePages {
 
 impl Core {
     /// Borrows pages for the blocks of file data of which much is written, also of those that build on what they held. What finds none goes into the record.
+    /// Not before the handle is closed: every failure until then would have to give pages back, and blocks that the
+    /// operation reads or changes again would be read from NVM.
     pub(super) fn name_home_pages<'p>(
         &self,
         home: &'p HomePages,

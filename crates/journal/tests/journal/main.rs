@@ -8,6 +8,7 @@ mod contract;
 mod living;
 mod lost;
 mod older_journal;
+mod room;
 mod scalable;
 mod scalable_brought;
 mod scalable_home;

@@ -28,6 +28,7 @@ mod lease;
 mod local;
 mod open;
 mod read;
+mod reader;
 mod recent;
 mod record;
 mod runs;

@@ -10,12 +10,13 @@ use super::change::Loose;
 use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
-use super::local::{Joined, Local, NONE, Survey, judge};
+use super::local::{Joined, Local, NONE, Survey};
+use super::reader::{judged, leave, noted, reader, require_log};
 use super::recent::Recent;
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::seen::Seen;
 use super::settings::{collector, filters, settings};
-use super::settle::{Flusher, Turn};
+use super::settle::{Flusher, Turn, explain, fault};
 use super::still::Still;
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
@@ -30,7 +31,7 @@ use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::config::DbReaderOptions;
 use slatedb::object_store::path::Path;
 use slatedb::{
-    BlockCachePolicy, CacheTarget, Db, DbReader, DbReaderMode, GarbageCollectorBuilder, SstBlockSize, VersionedManifest,
+    BlockCachePolicy, CacheTarget, Db, DbReaderMode, GarbageCollectorBuilder, SstBlockSize, VersionedManifest,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ const THREADS: usize = 3;
 const BLOCK: SstBlockSize = SstBlockSize::Block16Kib;
 
 /// Who looks for newer states so seldom sees none.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How a volume is opened.
 #[derive(Clone, Debug)]
@@ -103,16 +104,22 @@ pub enum What {
     Snapshot(String),
 }
 
-/// A reader that is overtaken by writers so often gives up. It waits so long after the first time, and longer each time.
-const OVERTAKEN: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// The database of who writes, as it was found.
 struct Database {
     flusher: Flusher,
+    /// The rows up to this one are in the manifest that it has begun with.
+    sorted: u64,
     header: Header,
     newest: Newest,
     joined: Option<Joined>,
+}
+
+/// What a database says of the volume in it.
+struct Records {
+    header: Header,
+    newest: Newest,
+    joined: Option<Joined>,
+    note: Note,
 }
 
 /// What is known before the database is opened.
@@ -121,6 +128,8 @@ struct Found {
     opening: Opening,
     /// The store can update an object if it is unchanged.
     updates: bool,
+    /// The number of the newest manifest.
+    manifest: u64,
     leases: Leases,
     lease: Lease,
     number: u64,
@@ -196,6 +205,7 @@ impl Home {
             match found.database(making).await {
                 Ok(open) => Ok((found, open)),
                 Err(e) => {
+                    let e = explain(&found.keeper(), e).await;
                     let returned = found.keeper().give_back().await;
                     if let Err(e) = returned {
                         tracing::debug!("the lease stays: {e}");
@@ -204,7 +214,7 @@ impl Home {
                 }
             }
         };
-        let (found, Database { flusher, header, newest, joined }) =
+        let (found, Database { flusher, sorted, header, newest, joined }) =
             border.wait(bounded(bucket.name.clone(), "opening for writing", opening.timeout, work))?;
         let turn = flusher.turn.clone();
         let keeper = found.keeper();
@@ -217,7 +227,7 @@ impl Home {
         let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
         home.disk = disk;
         home.seen = Seen::beside(opening.disk.as_ref());
-        match home.attach(survey.as_ref()) {
+        match home.attach(sorted, survey.as_ref()) {
             Ok(()) => {
                 Seen::note(home.seen.as_ref(), header.uuid, header.epoch, home.newest()?);
                 Ok(home)
@@ -265,12 +275,11 @@ impl Home {
     }
 
     /// What a local log has comes to the bucket; then the batch that makes this writer known. It is durable before anything else is written.
-    fn attach(&self, survey: Option<&Survey>) -> Result<(), HomeError> {
+    fn attach(&self, sorted: u64, survey: Option<&Survey>) -> Result<(), HomeError> {
         let writer = self.writer()?;
         self.start_shipper(writer);
         let mut order = writer.order.lock();
         // What the last writer has left out and not noted lies before all that this one puts.
-        let sorted = writer.flusher.db.manifest().last_l0_seq();
         self.drive("noting what is not in the log", writer.flusher.note(Some(sorted)))?;
         self.join(writer, &mut order, survey)?;
         order.epoch = self.header.epoch;
@@ -283,7 +292,7 @@ impl Found {
         let leases = leases(&bucket);
         // The first request says best what is wrong with the bucket.
         let found = manifest(&bucket).await?;
-        let is_there = found.is_some();
+        let (is_there, newest) = (found.is_some(), found.as_ref().map_or(0, VersionedManifest::id));
         found.map_or(Ok(()), |manifest| require(&bucket, &manifest))?;
         if !make && !is_there {
             return Err(HomeError::Missing { name: bucket.name });
@@ -313,7 +322,7 @@ impl Found {
             }
             taken => taken?,
         };
-        Ok(Self { bucket, opening, updates, leases, lease, number, planted })
+        Ok(Self { bucket, opening, updates, manifest: newest, leases, lease, number, planted })
     }
 
     fn keeper(&self) -> Keeper {
@@ -333,20 +342,37 @@ impl Found {
         // What was written is in the cache of who writes.
         let cached = BlockCachePolicy::default().with_flush_targets(&[CacheTarget::Index, CacheTarget::Filters]);
         let built = builder.with_block_cache_policy(cached).with_sst_block_size(BLOCK).build().await;
-        let db = built.map_err(|e| super::settle::fault(name, "to open", &e))?;
+        let db = built.map_err(|e| fault(name, "to open", &e))?;
+        let begun = self.begun(db.manifest().writer_epoch()).await?;
+        let records = self.records(&db, &begun, making).await?;
+        let Records { header, newest, joined, note } = records;
+        let log = joined.as_ref().map_or(NONE, |joined| joined.uuid);
+        // A clone has a log of its own.
+        let empty = if note.uuid == header.uuid { note.empty } else { Vec::new() };
+        bypass.empty().load(&empty);
+        bypass.take_note(Note { empty, ..note });
+        let turn = Arc::new(Turn::new(newest.number));
+        let flusher = Flusher { db, turn, name: name.clone(), seed: header.seed, uuid: header.uuid, bypass };
+        let header = Header { epoch: header.epoch + 1, closed: false, log, ..header };
+        Ok(Database { flusher, sorted: begun.last_l0_seq(), header, newest, joined })
+    }
+
+    /// Reads what is known of the volume, and judges it.
+    async fn records(&self, db: &Db, begun: &VersionedManifest, making: Option<Making>) -> Result<Records, HomeError> {
+        let name = &self.bucket.name;
         let damaged = |what| HomeError::Damaged { name: name.clone(), what };
-        let (header, newest) = match (record(&db, name, HEADER_KEY).await?, making) {
+        let (header, newest) = match (record(db, name, HEADER_KEY).await?, making) {
             (Some(_), Some(_)) => return Err(HomeError::Exists { name: name.clone() }),
             (None, None) => return Err(HomeError::Missing { name: name.clone() }),
             (None, Some(making)) => (new_header(making), Newest { number: 0, epoch: 0, time: 0 }),
             (Some(bytes), None) => {
                 let header = Header::decode(&bytes).map_err(damaged)?;
                 let missing = || damaged("the record of the newest batch is missing".into());
-                let newest = record(&db, name, NEWEST_KEY).await?.ok_or_else(missing)?;
+                let newest = record(db, name, NEWEST_KEY).await?.ok_or_else(missing)?;
                 (header, Newest::decode(header.seed, &newest).map_err(damaged)?)
             }
         };
-        let header = clone::own(&self.bucket, &db.manifest(), header).await?;
+        let header = clone::own(&self.bucket, begun, header).await?;
         let seen = Seen::beside(self.opening.disk.as_ref());
         Seen::require(seen.as_ref(), name, &header, header.epoch, Some(newest.number))?;
         if newest.epoch != header.epoch {
@@ -357,117 +383,38 @@ impl Found {
             tracing::info!("{name}: the last writer has not closed");
         }
         let joined = judged(self.planted, &self.opening, name, &header, newest.number)?;
-        let log = joined.as_ref().map_or(NONE, |joined| joined.uuid);
-        let note = noted(name, header.seed, record(&db, name, NOTE_KEY).await?)?;
-        let sorted = db.manifest().last_l0_seq();
+        let note = noted(name, header.seed, record(db, name, NOTE_KEY).await?)?;
+        let sorted = begun.last_l0_seq();
         if note.seq > sorted {
             return Err(damaged(format!("the manifest has rows up to {sorted}, and had them up to {}", note.seq)));
         }
-        // A clone has a log of its own.
-        let empty = if note.uuid == header.uuid { note.empty } else { Vec::new() };
-        bypass.empty().load(&empty);
-        bypass.take_note(Note { empty, ..note });
-        let turn = Arc::new(Turn::new(newest.number));
-        let flusher = Flusher { db, turn, name: name.clone(), seed: header.seed, uuid: header.uuid, bypass };
-        let header = Header { epoch: header.epoch + 1, closed: false, log, ..header };
-        Ok(Database { flusher, header, newest, joined })
+        Ok(Records { header, newest, joined, note })
+    }
+
+    /// The manifest that the writer of this epoch has begun with. The database's own is ahead of what is in the store
+    /// while objects that it has replayed are being put.
+    async fn begun(&self, epoch: u64) -> Result<VersionedManifest, HomeError> {
+        let (name, admin) = (&self.bucket.name, admin(&self.bucket));
+        for id in self.manifest + 1.. {
+            let read = admin.read_manifest(Some(id)).await;
+            let found = read.map_err(|e| fault(name, "to read a manifest", &e))?;
+            let missing = || HomeError::Damaged { name: name.clone(), what: format!("manifest {id} is missing") };
+            let found = found.ok_or_else(missing)?;
+            if found.writer_epoch() == epoch {
+                return Ok(found);
+            }
+        }
+        unreachable!("numbers of manifests do not end")
     }
 }
 
 async fn record(db: &Db, name: &str, key: &[u8]) -> Result<Option<Bytes>, HomeError> {
-    db.get(key).await.map_err(|e| super::settle::fault(name, "to read a record", &e))
-}
-
-/// The note about the database's log. None was written before the first bypass.
-fn noted(name: &str, seed: u32, bytes: Option<Bytes>) -> Result<Note, HomeError> {
-    let damaged = |what| HomeError::Damaged { name: name.to_owned(), what };
-    bytes.map_or(Ok(Note::default()), |bytes| Note::decode(seed, &bytes).map_err(damaged))
+    db.get(key).await.map_err(|e| fault(name, "to read a record", &e))
 }
 
 fn new_header(making: Making) -> Header {
     let (seed, uuid) = (System.random_u32(), System.random_uuid());
     Header { chunk: making.chunk, closed: false, seed, uuid, size: making.size, epoch: 0, log: [0; 16] }
-}
-
-/// A reader of the database, and the header that it sees.
-///
-/// It reads the manifest first and then the log. A writer may have written the manifest anew in between, and gone on in the log, from which what the manifest has then is missing:
-/// the note there tells, and the reader begins again.
-async fn reader(
-    bucket: &Bucket,
-    mode: DbReaderMode,
-    polls: Duration,
-    opening: &Opening,
-    still: &Still,
-) -> Result<(DbReader, Header), HomeError> {
-    let name = &bucket.name;
-    let mut tries = 0;
-    loop {
-        let cache = Arc::new(Cache::new(opening.cache));
-        let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
-        let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
-        let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
-        let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
-        let header = match header(bucket, &reader).await {
-            Ok(Some(header)) => return Ok((reader, header)),
-            other => other,
-        };
-        still.begin_anew();
-        let ended = reader.close().await;
-        header?;
-        ended.map_err(|e| HomeError::of_database(name, "to be read", &e))?;
-        tries += 1;
-        if tries == OVERTAKEN {
-            return Err(HomeError::Overtaken { name: name.clone(), tries });
-        }
-        tokio::time::sleep(PAUSE * tries).await;
-    }
-}
-
-/// Closes a reader that is of no use any more. Until then, or until it is too old, what it reads is kept in the bucket: a failure loses nothing.
-async fn leave(reader: DbReader) {
-    reader.close().await.ok();
-}
-
-/// The header that a reader sees; none if a writer has overtaken it.
-async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, HomeError> {
-    let name = &bucket.name;
-    let get = async |key| reader.get(key).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
-    let Some(header) = get(HEADER_KEY).await? else { return Err(HomeError::Missing { name: name.clone() }) };
-    let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
-    let note = noted(name, header.seed, get(NOTE_KEY).await?)?;
-    if reader.manifest().last_l0_seq() < note.seq {
-        return Ok(None);
-    }
-    clone::own(bucket, &reader.manifest(), header).await.map(Some)
-}
-
-/// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
-async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>) -> Result<(), HomeError> {
-    let name = &bucket.name;
-    let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default()).await {
-        Ok(found) => found,
-        Err(HomeError::Missing { .. }) => return Ok(()),
-        Err(e) => return Err(e),
-    };
-    let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
-    leave(reader).await;
-    let number = newest?.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
-    judged(planted, opening, name, &header, number).map(drop)
-}
-
-/// The local log of an opening, looked at by a thread that may wait.
-fn judged(
-    planted: Option<Defect>,
-    opening: &Opening,
-    name: &str,
-    header: &Header,
-    newest: u64,
-) -> Result<Option<Joined>, HomeError> {
-    tokio::task::block_in_place(|| {
-        let _planted = plant::set(planted);
-        judge(opening, name, header, newest)
-    })
 }
 
 /// The newest manifest, if there is a database; that may be an empty one.

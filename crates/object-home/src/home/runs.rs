@@ -1,13 +1,17 @@
-//! Which chunks an object of the database has, as runs: kept in the object beside its Bloom filter, so that a scan asks no object that has nothing of its range.
+//! Which chunks an object of the database has, as runs: kept in the object beside its Bloom filter, so that a scan asks
+//! no object that has nothing of its range.
 //!
-//! Without it each scan reads a block of every object whose first key lies before the range: the records of a volume come behind all chunks, so every object reaches from its first chunk to the end.
+//! Without it each scan reads a block of every object whose first key lies before the range: the records of a volume
+//! come behind all chunks, so every object reaches from its first chunk to the end. A segment of its own for the
+//! records would be one more put an object.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 1 | version: 1 |
 //! | 1 | 16 each | first chunk, and the one behind the last, little-endian; rising, without touching |
 //!
-//! A run may have chunks that are not there: there are at most [`MOST`] runs, and the narrowest gaps are closed. What is not understood says that anything may be there.
+//! A run may have chunks that are not there: there are at most [`MOST`] runs, and the narrowest gaps are closed. What
+//! is not understood says that anything may be there.
 
 use crate::ChunkFormat;
 use bytes::{BufMut, Bytes};

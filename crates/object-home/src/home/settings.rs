@@ -1,4 +1,9 @@
 //! How the database of a volume is set.
+//!
+//! - No timer flushes: requests are made when we ask. The manifest is polled every 30 s, since a poll only finds a
+//!   fence early; each second would be 8 million requests in a month of an idle mount.
+//! - The database has no limit of retries: a put of its log that fails for good closes it, and with it goes what was in
+//!   memory. The bound is ours, above it (`Opening::timeout`).
 
 use super::local::Local;
 use super::open::Opening;

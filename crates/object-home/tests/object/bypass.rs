@@ -149,6 +149,9 @@ fn snapshots_and_clones_have_what_has_bypassed_the_log() {
     assert!(holds(&own, 0, 64, 2000) && holds(&own, 200, 64, 7000));
 }
 
+const HELD_NEXT: usize = 1;
+const HELD: usize = 2;
+
 /// A store at which something is done once, before the first question about the log, and where sorted objects wait until they may be put, or objects of the log.
 #[derive(Default)]
 pub(super) struct Between {
@@ -157,6 +160,8 @@ pub(super) struct Between {
     pub(super) is_held: Arc<AtomicBool>,
     /// So many objects of the log may be put. 0: all.
     pub(super) logs: Arc<AtomicUsize>,
+    /// Manifests are held, or are from the next sorted object on.
+    pub(super) manifests: Arc<AtomicUsize>,
 }
 
 impl Between {
@@ -200,6 +205,13 @@ impl ObjectStore for Between {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let _ = self.logs.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        }
+        let is_manifest = location.parts().any(|part| part.as_ref() == "manifest");
+        while is_manifest && self.manifests.load(SeqCst) == HELD {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if is_sorted {
+            let _ = self.manifests.compare_exchange(HELD_NEXT, HELD, SeqCst, SeqCst);
         }
         self.inner().put_opts(location, payload, opts).await
     }
@@ -255,6 +267,30 @@ fn a_reader_that_is_overtaken_between_manifest_and_log_begins_again() {
     // The small batch is there only with the large one before it.
     assert_eq!(read_chunk(&seen, 0), chunk(2));
     assert!(holds(&seen, 100, 64, 1000));
+}
+
+#[test]
+fn what_an_opening_notes_of_the_manifest_is_in_the_store() {
+    let memory = Arc::new(InMemory::new());
+    let store = Unruly::new(memory.clone());
+    let roomy = Opening { object: 64 << 20, ..short() };
+    let home = Home::make(&bucket(store.clone()), making(8192), &roomy).unwrap();
+    for n in 0..4 {
+        let number = submit(&home, n * 8, 8, n * 100);
+        home.settle(number).unwrap();
+    }
+    drop(home);
+    // What the next one replays becomes objects while it opens; the manifest that names them does not come.
+    let manifests = Arc::new(AtomicUsize::new(HELD_NEXT));
+    let between = Between { inner: Some(store), manifests: manifests.clone(), ..Between::default() };
+    let home = Home::open(&bucket(between), &short()).unwrap();
+    let number = submit(&home, 8000, 1, 7);
+    home.settle(number).unwrap();
+    let after = Unruly::new(Arc::new(memory.fork()));
+    manifests.store(0, SeqCst);
+    drop(home);
+    let again = Home::open(&bucket(after), &short()).unwrap();
+    assert!((0..4).all(|n| holds(&again, n * 8, 8, n * 100)) && holds(&again, 8000, 1, 7));
 }
 
 #[test]

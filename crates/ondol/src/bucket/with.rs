@@ -2,13 +2,13 @@
 
 use super::mark::Mark;
 use super::{Held, LogAt, LogTerms, Shape, Snapshot, Terms, error, local};
-use crate::contents;
 use crate::{Error, Result};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_object_home::{
     Bucket, ChunkSize, Disk, Home, HomeError, Making, Of, Opening, Place, Snapshot as Stored, What,
 };
+use ondol_volume::contents;
 use rustix::io::Errno;
 use std::path::Path;
 

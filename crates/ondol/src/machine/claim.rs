@@ -34,7 +34,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// # Errors
 /// `Locked`, saying who has it; otherwise as [`FileStore::open`].
 pub(crate) fn open(path: &Path, access: Access) -> Result<FileStore> {
-    patiently(path, || attempt(path, access))
+    patiently(|| attempt(path, access)).map_err(|refused| refused.into_error(path))
 }
 
 /// As [`open`] for reading only and at one's own risk: the kernel may be writing, of which [`users`] tells.
@@ -42,12 +42,13 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<FileStore> {
 /// # Errors
 /// As [`open`].
 pub(crate) fn look(path: &Path) -> Result<FileStore> {
-    patiently(path, || {
+    let attempt = || {
         let (store, mut claims) = open_store(path, Access::Read)?;
         let target = Target::of(&store, path)?;
         claims.extend(target.lock_base(Access::Read)?);
         Ok(store.with_claims(claims))
-    })
+    };
+    patiently(attempt).map_err(|refused| refused.into_error(path))
 }
 
 /// Who uses the image or block device at `path` by way of the kernel: what it has mounted, or made swap or a part of another device. One
@@ -71,16 +72,14 @@ pub fn users(path: impl AsRef<Path>) -> Result<Vec<String>> {
 }
 
 /// Why an attempt failed.
-enum Refused {
+pub(super) enum Refused {
     Held(Vec<Holder>),
-    Failed(BlockError),
-    /// There is no such part.
-    Unfit(Error),
+    Failed(Error),
 }
 
 impl From<BlockError> for Refused {
     fn from(e: BlockError) -> Self {
-        Self::Failed(e)
+        Self::Failed(e.into())
     }
 }
 
@@ -88,17 +87,17 @@ impl Refused {
     fn into_error(self, path: &Path) -> Error {
         match self {
             Self::Held(by) => BlockError::Locked { name: path.display().to_string(), by: holders::text(&by) }.into(),
-            Self::Failed(e) => e.into(),
-            Self::Unfit(e) => e,
+            Self::Failed(e) => e,
         }
     }
 }
 
-fn patiently(path: &Path, attempt: impl Fn() -> std::result::Result<FileStore, Refused>) -> Result<FileStore> {
+/// Tries until whoever is about to end has ended.
+pub(super) fn patiently<T>(attempt: impl Fn() -> std::result::Result<T, Refused>) -> std::result::Result<T, Refused> {
     let begun = System.monotonic_ns();
     loop {
         let refused = match attempt() {
-            Ok(store) => return Ok(store),
+            Ok(opened) => return Ok(opened),
             Err(refused) => refused,
         };
         let waited = Duration::from_nanos(System.monotonic_ns().saturating_sub(begun));
@@ -108,7 +107,7 @@ fn patiently(path: &Path, attempt: impl Fn() -> std::result::Result<FileStore, R
             _ => false,
         };
         if !passes {
-            return Err(refused.into_error(path));
+            return Err(refused);
         }
         thread::sleep(TRY_AGAIN);
     }
@@ -134,7 +133,7 @@ fn open_store(path: &Path, access: Access) -> std::result::Result<(FileStore, Ve
         Err(e) => return Err(refused(e, file)),
     };
     let store = match part {
-        Some(part) => part.of(store, path).map_err(Refused::Unfit)?,
+        Some(part) => part.of(store, path).map_err(Refused::Failed)?,
         None => store,
     };
     Ok((store, claim.into_iter().collect()))
@@ -163,7 +162,7 @@ fn taken(by: &Taken, path: &Path) -> Refused {
     held(holders::by_lock(by.dev, by.ino, &mounts, &names))
 }
 
-fn held(mut by: Vec<Holder>) -> Refused {
+pub(super) fn held(mut by: Vec<Holder>) -> Refused {
     if by.is_empty() {
         by.push(Holder::Unknown);
     }

@@ -1,6 +1,7 @@
 //! Who has an image, in words.
 
 use super::devices::Device;
+use super::elsewhere::{self, Seen};
 use super::locks::{self, Lock, shown};
 use super::mountinfo::{Entry, FS_TYPE};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// A process that has it locked.
-    Process { pid: u32, command: String, point: Option<PathBuf> },
+    Process { pid: u32, command: String, at: Option<Seen> },
     /// The kernel, which has a device mounted.
     Mount { node: PathBuf, point: PathBuf },
     /// The kernel, which swaps to a device.
@@ -29,24 +30,28 @@ impl Holder {
     pub(crate) fn is_passing(&self) -> bool {
         const PASSING: [&str; 4] = ["ondol", "(udev-worker)", "systemd-udevd", "blkid"];
         match self {
-            Self::Process { pid, command, point } => {
-                *pid != std::process::id() && point.is_none() && PASSING.contains(&&**command)
+            Self::Process { pid, command, at } => {
+                *pid != std::process::id() && at.is_none() && PASSING.contains(&&**command)
             }
             _ => false,
         }
     }
 
-    /// Nothing is known that would say how long it stays.
+    /// Nothing is known that would say how long it stays: another mount namespace may have copied a mount only to take
+    /// it away.
     pub(crate) fn is_obscure(&self) -> bool {
-        matches!(self, Self::Claim { .. } | Self::Unknown)
+        match self {
+            Self::Process { at: Some(at), .. } => at.by.is_some(),
+            _ => matches!(self, Self::Claim { .. } | Self::Unknown),
+        }
     }
 
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Process { pid, .. } if *pid == std::process::id() => "this process itself".into(),
-            Self::Process { pid, command, point: None } => format!("process {pid} ({command})"),
-            Self::Process { pid, command, point: Some(point) } => {
-                format!("process {pid} ({command}), which serves it on {}", shown(point))
+            Self::Process { pid, command, at: None } => format!("process {pid} ({command})"),
+            Self::Process { pid, command, at: Some(at) } => {
+                format!("process {pid} ({command}), which serves it {}", at.text())
             }
             Self::Mount { node, point } => {
                 format!("the kernel, which has {} mounted on {}", shown(node), shown(point))
@@ -67,31 +72,37 @@ impl Holder {
 
 /// The processes that have the inode `ino` of the file system `dev` locked; `paths` are the names under which mounts show it.
 pub(crate) fn by_lock(dev: u64, ino: u64, mounts: &[Entry], paths: &[PathBuf]) -> Vec<Holder> {
-    let served = mounts.iter().rfind(|e| e.fs_type == FS_TYPE && paths.contains(&e.source));
-    let point = served.map(|e| e.point.clone());
+    let named = |entry: &Entry| paths.contains(&entry.source);
     let holder = |lock: Lock| match locks::command(lock.pid) {
         Some(command) => {
-            let point = point.clone().or_else(|| served_by(lock.pid, mounts));
-            Holder::Process { pid: lock.pid, command, point }
+            let at = served(mounts, &named).or_else(|| served_by(lock.pid, mounts));
+            Holder::Process { pid: lock.pid, command, at }
         }
         None => Holder::Unknown,
     };
     locks::of(dev, ino).into_iter().map(holder).collect()
 }
 
+/// The mount of ours that `named` takes, in whichever mount namespace it is.
+fn served(mounts: &[Entry], named: &dyn Fn(&Entry) -> bool) -> Option<Seen> {
+    let wanted = |entry: &Entry| entry.fs_type == FS_TYPE && named(entry);
+    let here = mounts.iter().rfind(|entry| wanted(entry)).map(|entry| Seen { point: entry.point.clone(), by: None });
+    here.or_else(|| elsewhere::elsewhere(wanted).next())
+}
+
 /// Where a process that has something beside an image, as the pool in front of it, serves the image: that is open, too.
-fn served_by(pid: u32, mounts: &[Entry]) -> Option<PathBuf> {
+fn served_by(pid: u32, mounts: &[Entry]) -> Option<Seen> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let open: Vec<PathBuf> = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect();
     if !open.iter().any(|path| path == Path::new("/dev/fuse")) {
         return None;
     }
-    let named = |entry: &&Entry| {
+    let named = |entry: &Entry| {
         let in_part = crate::part_in(&entry.source).map(|(file, _)| file);
         let file = crate::pool_of(&entry.source).or(in_part).unwrap_or(&entry.source);
-        entry.fs_type == FS_TYPE && open.iter().any(|path| path == file || *path == entry.source)
+        open.iter().any(|path| path == file || *path == entry.source)
     };
-    mounts.iter().rfind(named).map(|entry| entry.point.clone())
+    served(mounts, &named)
 }
 
 /// What is seen of the kernel's use of a device, and of its partitions and its disk; nothing where it is not used or not seen.

@@ -4,6 +4,7 @@
 
 pub(crate) mod claim;
 mod devices;
+pub mod elsewhere;
 mod holders;
 pub mod locks;
 pub mod mountinfo;

@@ -1,56 +1,74 @@
 //! Opening NVM, and saying who has it when it is in use.
 
+use super::claim::{Refused, held, patiently};
+use super::holders::{self, Holder};
+use super::mountinfo;
 use super::roots::{self, Taken};
-use super::{holders, mountinfo};
 use crate::Result;
 use ondol_block::Access as FileAccess;
 use ondol_medium::{Access, Nvm, NvmError, NvmOptions};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// As [`Nvm::open`], for root past the locks of those who can only read; what is in use names who has it.
+/// As [`Nvm::open`], for root past the locks of those who can only read. Who is about to end is waited for; what is in
+/// use names who has it.
 pub(crate) fn open(path: &Path, options: &NvmOptions) -> Result<Nvm> {
+    patiently(|| attempt(path, options)).map_err(|refused| match refused {
+        Refused::Held(by) => NvmError::Locked { name: path.display().to_string(), by: Some(holders::text(&by)) }.into(),
+        Refused::Failed(e) => e,
+    })
+}
+
+fn attempt(path: &Path, options: &NvmOptions) -> std::result::Result<Nvm, Refused> {
+    let fail = |e: NvmError| Refused::Failed(e.into());
     let name = path.display().to_string();
     let (exclusive, writable) = (options.access == Access::Write, options.access != Access::Read);
-    let file = ondol_medium::found(path, options.access)?;
-    let claim = claim(&file, exclusive, path)?;
+    let file = ondol_medium::found(path, options.access).map_err(fail)?;
+    let claim =
+        roots::claim(&metadata(&file, path).map_err(fail)?, exclusive).map_err(|by| held(by_lock(&by, path)))?;
     match Nvm::in_file(file, name.clone(), options) {
         Ok(nvm) => Ok(nvm.with_claim(claim)),
         Err(e @ NvmError::Locked { .. }) => {
             drop(claim);
             let access = if writable { FileAccess::Write } else { FileAccess::Read };
-            let opened = roots::past_readers(path, access, exclusive).map_err(|by| taken(&by, path))?;
-            let (file, claim) = opened.ok_or_else(|| with_holders(e, path))?;
-            Ok(Nvm::in_claimed_file(file, name, options)?.with_claim(Some(claim)))
+            let opened = roots::past_readers(path, access, exclusive).map_err(|by| held(by_lock(&by, path)))?;
+            let Some((file, claim)) = opened else {
+                return Err(inode(path).map_or_else(|| fail(e), |inode| held(by_lock(&inode, path))));
+            };
+            Ok(Nvm::in_claimed_file(file, name, options).map_err(fail)?.with_claim(Some(claim)))
         }
-        Err(e) => Err(e.into()),
+        Err(e) => Err(fail(e)),
     }
 }
 
 /// As [`Nvm::create`]; what is in use names who has it.
 pub(crate) fn create(path: &Path, size: u64, options: &NvmOptions) -> Result<Nvm> {
-    let nvm = Nvm::create(path, size, options).map_err(|e| with_holders(e, path))?;
-    let claim = nvm.file().map_or(Ok(None), |file| claim(file, true, path))?;
+    let in_use = |by: &Taken| {
+        let by = by_lock(by, path);
+        NvmError::Locked { name: path.display().to_string(), by: (!by.is_empty()).then(|| holders::text(&by)) }
+    };
+    let nvm = Nvm::create(path, size, options).map_err(|e| match (inode(path), &e) {
+        (Some(inode), NvmError::Locked { .. }) => in_use(&inode),
+        _ => e,
+    })?;
+    let claim = |file| roots::claim(&metadata(file, path)?, true).map_err(|by| in_use(&by));
+    let claim = nvm.file().map_or(Ok(None), claim)?;
     Ok(nvm.with_claim(claim))
 }
 
-fn claim(file: &File, exclusive: bool, path: &Path) -> std::result::Result<Option<File>, NvmError> {
+fn metadata(file: &File, path: &Path) -> std::result::Result<Metadata, NvmError> {
     let fail = |source| NvmError::Open { what: "open", name: path.display().to_string(), source };
-    roots::claim(&file.metadata().map_err(fail)?, exclusive).map_err(|by| taken(&by, path))
+    file.metadata().map_err(fail)
 }
 
-fn with_holders(e: NvmError, path: &Path) -> NvmError {
-    match path.metadata() {
-        Ok(meta) if matches!(e, NvmError::Locked { .. }) => taken(&Taken { dev: meta.dev(), ino: meta.ino() }, path),
-        _ => e,
-    }
+fn inode(path: &Path) -> Option<Taken> {
+    path.metadata().ok().map(|meta| Taken { dev: meta.dev(), ino: meta.ino() })
 }
 
-/// Names whoever has locked that inode.
-fn taken(by: &Taken, path: &Path) -> NvmError {
+/// Whoever has locked that inode.
+fn by_lock(inode: &Taken, path: &Path) -> Vec<Holder> {
     let mounts = mountinfo::read().unwrap_or_default();
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let by = holders::by_lock(by.dev, by.ino, &mounts, &[crate::home::target_of(&full)]);
-    NvmError::Locked { name: path.display().to_string(), by: (!by.is_empty()).then(|| holders::text(&by)) }
+    holders::by_lock(inode.dev, inode.ino, &mounts, &[crate::home::target_of(&full)])
 }

@@ -8,7 +8,7 @@ use ondol_volume::{Atime, Fsync, OnError};
 const MOST_THREADS: usize = 64;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 38] = [
+pub const OPTION_NAMES: [&str; 32] = [
     "ro",
     "rw",
     "norecovery",
@@ -25,12 +25,6 @@ pub const OPTION_NAMES: [&str; 38] = [
     "bsdgroups",
     "nogrpid",
     "sysvgroups",
-    "acl",
-    "user_xattr",
-    "barrier",
-    "block_validity",
-    "delalloc",
-    "init_itable",
     "journal_path=",
     "nvm=",
     "nvm_model=",
@@ -82,9 +76,6 @@ impl Options {
             ("nodiscard", None) => self.discard = Some(false),
             ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
             ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
-            // What ext4 does unless told otherwise, and so does Ondol.
-            ("acl" | "user_xattr" | "barrier" | "block_validity" | "delalloc" | "init_itable", None) => {}
-            ("barrier", Some("1")) => {}
             ("nvm", Some(v)) => self.nvm = Some(v.into()),
             ("nvm_model", Some(v)) => {
                 self.nvm_model =

@@ -1,6 +1,6 @@
 //! Files, directories and what is known of them, as programs that know `std::fs` use them.
 
-use ondol::{DirBuilder, Error, FileTimes, FileType, FormatOptions, OpenOptions, Result, Volume};
+use ondol::{DirBuilder, Error, FileTimes, FileType, FormatOptions, OpenOptions, Options, Result, Volume};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -183,6 +183,66 @@ fn a_tree_is_removed_and_links_in_it_are_not_followed() {
     assert_eq!(refused(volume.remove_dir_all("/kept/file")).0, ErrorKind::NotADirectory);
     volume.write("/file", b"").unwrap();
     assert_eq!(refused(volume.create_dir_all("/file/below")).0, ErrorKind::AlreadyExists);
+    volume.close().unwrap();
+}
+
+/// Files that are removed, as many as there may be, and open all the while, as a mount has them: they leave the cache,
+/// and the stated bound counts them.
+#[test]
+fn removed_files_that_are_held_are_within_the_bound() {
+    const FILES: u64 = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    Volume::format(&image, &FormatOptions::new().size(256 << 20).inodes(FILES as u32 + 1_000)).unwrap();
+    let volume = Volume::open_with(&image, &Options::default().with_cached_inodes(2_000)).unwrap();
+    let (inodes, before, bound) = (volume.inodes(), volume.statfs().files_free, volume.memory_bound());
+    let cached = || volume.counters().cached_inodes;
+    let held: Vec<ondol::Ino> = (0..FILES)
+        .map(|n| {
+            let name = n.to_string();
+            let ino = inodes.create(ondol::ROOT, name.as_bytes(), 0o600, ondol::Caller::default()).unwrap().ino;
+            inodes.looked_up(ino);
+            inodes.open(ino).unwrap();
+            inodes.write(ino, 0, name.as_bytes()).unwrap();
+            inodes.unlink(ondol::ROOT, name.as_bytes()).unwrap();
+            ino
+        })
+        .collect();
+    assert!(cached() < 4_000, "{} inodes are cached", cached());
+    assert_eq!(volume.memory_bound() - bound, 192 * FILES);
+    // They are all there, and can be opened once more.
+    for (n, ino) in held.iter().enumerate().step_by(997) {
+        let mut bytes = vec![0; 10];
+        let read = inodes.read(*ino, 0, &mut bytes).unwrap();
+        assert_eq!(bytes[..read], *n.to_string().as_bytes());
+        assert_eq!(inodes.open(*ino).unwrap().nlink, 0);
+        inodes.release(*ino).unwrap();
+    }
+    // The last to let go deletes them.
+    for ino in &held {
+        inodes.release(*ino).unwrap();
+        inodes.forget(*ino, 1).unwrap();
+    }
+    assert_eq!((volume.memory_bound(), volume.statfs().files_free), (bound, before));
+    volume.close().unwrap();
+    assert!(ondol::check(&image).unwrap().is_clean());
+}
+
+/// Deeper than stacks are, and than paths are long.
+#[test]
+fn a_tree_of_any_depth_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    Volume::format(&image, &FormatOptions::new().size(128 << 20).block_size(1024).inodes(41_000)).unwrap();
+    let volume = Volume::open(&image).unwrap();
+    let before = volume.statfs().files_free;
+    let mut at = ondol::ROOT;
+    for _ in 0..40_000 {
+        at = volume.inodes().mkdir(at, b"d", 0o755, ondol::Caller::default()).unwrap().ino;
+    }
+    volume.remove_dir_all("/d").unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.statfs().files_free, before);
     volume.close().unwrap();
 }
 

@@ -1,4 +1,16 @@
 //! Bringing what is live of a file into it.
+//!
+//! A file is as the run left it if it is no shorter than when it became trusted, and its mtime or its ctime is not
+//! before the times then and not after the horizon. One is enough: programs set mtimes, and a later chmod(2) or
+//! rename(2) by others changes the ctime and no contents. Otherwise its bytes go, at their offsets, into a side file.
+//!
+//! *Recovering* is published before the first write, and anew by each recovery and after half a minute. Where it was
+//! there, a time up to a minute behind it, or two ticks of the kernel's clock before it, is recovery's own. Before it
+//! is published again the file durably gets its newest record's time as mtime, so a crash between finds it in the
+//! horizon.
+//!
+//! In the same boot, on the same device number, the page cache has outlived the program: where it agrees, nothing is
+//! written. After a refused write-back its pages are dropped first: they are clean, and not on the disk.
 
 use crate::Log;
 use crate::error::{Result, RunLogError};

@@ -1,4 +1,18 @@
-//! Bringing what is live of directories into them: `docs/design/run.md`, Names. Which directories, and how far the kernel has come with each.
+//! Bringing what is live of directories into them: which directories, and how far the kernel has come with each.
+//!
+//! By the directory's ctime *C* on the disk, since jbd2 commits changes in their order and no two have the same ctime:
+//!
+//! 1. same boot and device, *C* not before the newest record: the page cache has everything; the directory is synced.
+//! 2. *C* from the newest record's ctime up to the horizon: the kernel has everything.
+//! 3. *C* before it: records with a later ctime are brought in (`together`).
+//! 4. *C* later: somebody else has changed it. No name is changed; bytes of files born there go into side files, but
+//!    for what the disk has had already (it was removed since), and what has no bytes in the log.
+//! 5. The directory is gone: files born in it are treated as in 4, in another directory that is to have them; one whose
+//!    only name was there is gone with it.
+//!
+//! Directories that share files are recovered together: if one cannot be reached, all wait, and say so in *recovering*,
+//! so that later changes do not destroy their place in the order. Files that their records name stay in the log as
+//! long.
 
 use crate::Log;
 use crate::error::Result;

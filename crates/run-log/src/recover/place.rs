@@ -1,5 +1,9 @@
-//! Finding files after a restart: by path, by handle, by inode. Nobody is asked who may not answer, and no path leads
-//! elsewhere.
+//! Finding files after a restart: by path, by handle (which needs root), by inode. Nobody is asked who may not answer,
+//! and no path leads elsewhere: only mounts of the kernel's own file systems are asked which file system they show, and
+//! from their roots everything is opened through no link and no other mount, for its name only at first.
+//!
+//! A file is *gone* only if it is in no directory that this user may enter, all of the file system is mounted, and no
+//! directory hides what is below it. Then its records are dropped; otherwise they stay.
 
 use crate::handle::Handle;
 use crate::look::{FileKind, Identity, Look};
@@ -91,7 +95,8 @@ fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
         None => rustix::fs::openat(CWD, &entry.point, name_only, Mode::empty()),
     };
     let opened = File::from(opened.ok()?);
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    // AT_STATX_DONT_SYNC, which rustix does not name with musl.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::from_bits_retain(0x4000);
     let mount = rustix::fs::statx(&opened, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
     (mount == entry.id).then_some(opened)
 }

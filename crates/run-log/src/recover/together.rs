@@ -1,4 +1,14 @@
-//! Bringing names into directories together: each file that is to have a name has it before another one is taken from it.
+//! Bringing names into directories together: each file that is to have a name has it before another one is taken from
+//! it.
+//!
+//! - *Recovering* is published first, with the sequence of the last record that the disk has, for a repetition.
+//! - A name that stands neither for what it stood for before the records nor for what it is to stand for stays:
+//!   somebody else has given it away.
+//! - A file that was born and not kept is made without a name, with all its bytes, owner and mode, and synced; then
+//!   linked to a name of recovery's own and renamed. So no name is ever without its file.
+//! - Names that must go are removed last. A file's last name goes only if a record says that it was lost, and not if
+//!   the file was written to later than the horizon (mtime and ctime both).
+//! - If a name cannot be given (owner, space), none is taken away in any of the directories.
 
 use crate::format::HORIZON_NS;
 use crate::handle::Handle;

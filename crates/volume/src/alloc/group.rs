@@ -8,7 +8,7 @@ use ondol_env::apart::Striped;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ondol_format::group::{BLOCK_UNINIT, GroupDesc, INODE_UNINIT, INODE_ZEROED};
-use ondol_format::{Superblock, bitmap};
+use ondol_format::{Superblock, layout};
 
 /// The busy bitmaps of a group, read when first needed.
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ impl Part {
         let mut metadata: Vec<(u64, u64)> =
             list.iter().flat_map(|g| [(g.block_bitmap, 1), (g.inode_bitmap, 1), (g.inode_table, table)]).collect();
         let groups = first..first + descs.len() as u32;
-        let bases = groups.map(|g| (sb.group_first_block(g), sb.base_meta(g).blocks()));
+        let bases = groups.map(|g| sb.base_meta(g).all).map(|all| (all.start, all.end - all.start));
         metadata.extend(bases.filter(|&(_, len)| len > 0));
         metadata.extend_from_slice(others);
         Self { first, list, metadata: disjoint(metadata) }
@@ -194,22 +194,12 @@ impl Groups {
     /// Marks in `map` what lies in group `g` before anything is allocated there: superblock, descriptors, bitmaps,
     /// tables, and the padding behind the last block.
     pub(crate) fn initial_block_bitmap(&self, sb: &Superblock, g: u32, map: &mut [u8]) {
-        map.fill(0);
         let range = sb.block_range_of_group(g);
-        let set = |map: &mut [u8], from: u64, to: u64| {
-            let (first, end) = (from / self.ratio, to.div_ceil(self.ratio));
-            bitmap::set_range(map, first as usize, (end - first) as usize);
-        };
-        set(map, 0, sb.base_meta(g).blocks());
-        for Part { metadata, .. } in self.parts.iter() {
+        let inside = self.parts.iter().flat_map(|Part { metadata, .. }| {
             let first = metadata.partition_point(|&(s, n)| s + n <= range.start);
-            for &(start, len) in metadata[first..].iter().take_while(|&&(s, _)| s < range.end) {
-                let from = start.max(range.start);
-                let to = (start + len).min(range.end);
-                set(map, from - range.start, to - range.start);
-            }
-        }
-        bitmap::pad(map, sb.clusters_in_group(g) as usize);
+            metadata[first..].iter().take_while(|&&(s, _)| s < range.end).map(|&(s, n)| s..s + n)
+        });
+        layout::init_clusters(sb, g, inside, map);
     }
 
     /// Takes `blocks` clusters out of the free count; false when they are not there. The unprivileged leave the reserve.

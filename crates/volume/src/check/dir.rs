@@ -184,11 +184,11 @@ impl Checker<'_> {
         self.problem("directory entry", place, text);
     }
 
-    /// The type in an entry is that of its inode.
+    /// The type in an entry is that of its inode, or is not said.
     fn check_type(&mut self, place: Where, entry: &DirEntry<'_>) {
         let known = self.found.get(entry.ino).and_then(|found| found.file_type);
         let want = known.map_or(0, |t| if self.has_filetype() { t.dirent_code() } else { 0 });
-        if entry.file_type != want && known.is_some() {
+        if entry.file_type != want && entry.file_type != 0 && known.is_some() {
             let name = printable(entry.name);
             let text = format!("'{name}' has type {}, its inode {} is of type {want}", entry.file_type, entry.ino);
             self.problem("directory entry", place, text);

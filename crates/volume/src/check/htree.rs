@@ -44,7 +44,9 @@ impl Checker<'_> {
             }
         };
         let blocks = self.dirs[at].blocks as usize;
-        let hash = self.sb.dx_hash_of(info.hash_version);
+        let mut hash = self.sb.dx_hash_of(info.hash_version);
+        // Whoever has made names since Linux writes the hint has written it; names of before are of signed characters.
+        hash.unsigned &= self.sb.has_hash_hint();
         // Bounded by the blocks that the directory really has, whatever its size says.
         let mapped: usize = self.dirs[at].runs.iter().map(|run| run.len as usize).sum();
         let mut tree = Tree { dir: at, hash, seen: vec![false; blocks.min(mapped)], names: Names::new(), bad: false };

@@ -9,7 +9,7 @@ use crate::{Ino, Result};
 use ondol_format::extent::Node;
 use ondol_format::inode::{self, FAST_SYMLINK_MAX, FileType, InodeFlags, RESIZE_INO, RawInode};
 use ondol_format::xattr::is_value_inode;
-use ondol_format::{Compat, Incompat, Inode, Place};
+use ondol_format::{Compat, Incompat, Inode, Place, RoCompat};
 use std::mem::offset_of;
 
 /// Blocks of an inode table that are read at a time.
@@ -75,7 +75,7 @@ impl Checker<'_> {
         if inode.dtime != 0 && (inode.links > 0 || nameless) && !orphan && ino != RESIZE_INO {
             self.problem("inode", place, format!("it is in use, but has a deletion time ({})", inode.dtime));
         }
-        if nameless {
+        if nameless || Some(ino) == self.sb.journal_inum() {
             return self.check_special(ino, &inode);
         }
         self.check_fields(ino, &inode, raw);
@@ -91,10 +91,30 @@ impl Checker<'_> {
         if inode.extra_isize != 0 && inode.extra_isize < 4 {
             self.problem("inode", place, format!("i_extra_isize of {} bytes", inode.extra_isize));
         }
-        let high = raw.get(offset_of!(RawInode, i_size_high)..).and_then(|bytes| bytes.first_chunk());
         let large_dir = inode.is_dir() && self.sb.has_incompat(Incompat::LARGEDIR);
-        if !inode.is_regular() && !large_dir && high.is_some_and(|bytes| *bytes != [0; 4]) {
-            self.problem("inode", place, "the high half of a size, which only files have");
+        let wide = inode.is_regular() || large_dir;
+        // Fields that are zero where they mean nothing: the volumes of Linux, and e2fsck, have it so.
+        let linux = self.sb.raw().s_creator_os.get() == 0;
+        let unused: [(bool, usize, usize, &str); 4] = [
+            (!wide, offset_of!(RawInode, i_size_high), 4, "the high half of a size, which only files have"),
+            (true, offset_of!(RawInode, i_obso_faddr), 4, "the address of a fragment, which there is none of"),
+            (
+                linux && !self.sb.has_incompat(Incompat::BIT64),
+                offset_of!(RawInode, i_file_acl_high),
+                2,
+                "the high half of its xattr block's number, on a volume without 64bit",
+            ),
+            (
+                linux && !self.sb.has_ro_compat(RoCompat::HUGE_FILE),
+                offset_of!(RawInode, i_blocks_high),
+                2,
+                "the high half of i_blocks, on a volume without huge_file",
+            ),
+        ];
+        for (_, at, len, text) in unused.into_iter().filter(|&(is_unused, ..)| is_unused) {
+            if raw.get(at..at + len).is_some_and(|bytes| bytes.iter().any(|&byte| byte != 0)) {
+                self.problem("inode", place, text);
+            }
         }
         if ino == crate::ROOT && !inode.is_dir() {
             self.problem("inode", place, "the root is not a directory");
@@ -176,8 +196,10 @@ impl Checker<'_> {
         let block_size = self.block_size() as u64;
         let most = if inode.has_extents() { block_size << 32 } else { special::most_mapped(block_size) };
         let stored = walk.last_written.unwrap_or(0);
+        // The hashes of a file with verity lie behind its end.
+        let verity = inode.flags.contains(InodeFlags::VERITY) && self.sb.has_ro_compat(RoCompat::VERITY);
         // What is stored behind the end of an orphan is about to be cut off by the truncate that made it one.
-        if inode.size < stored.saturating_mul(block_size) && !self.orphans.contains(&ino) {
+        if inode.size < stored.saturating_mul(block_size) && !self.orphans.contains(&ino) && !verity {
             let text = format!("{} bytes, but logical block {stored} is stored", inode.size);
             self.problem("inode", Where::inode(ino), text);
         } else if inode.size > most {

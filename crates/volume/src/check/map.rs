@@ -5,7 +5,7 @@ use super::report::Where;
 use crate::inline::is_inline;
 use crate::{Ino, Result};
 use ondol_format::extent::{self, Extent, Node};
-use ondol_format::{Inode, Place};
+use ondol_format::{Inode, Place, RoCompat};
 
 /// Broken pointers of one inode that are told one by one.
 const TOLD: u32 = 12;
@@ -126,10 +126,18 @@ impl Checker<'_> {
             return false;
         }
         let Some((block, count)) = self.space.claim(start, len.into()) else { return true };
-        let whose =
-            if self.space.is_metadata(block) { "the file system itself" } else { "another file, or twice here" };
+        let own = self.space.is_metadata(block);
+        if !own && self.shares_blocks() {
+            return false;
+        }
+        let whose = if own { "the file system itself" } else { "another file, or twice here" };
         self.bad_map(walk, Some(block), format!("{count} blocks from here on are in use by {whose}"));
         false
+    }
+
+    /// Whether files may have blocks in common: on volumes that are never written to.
+    fn shares_blocks(&self) -> bool {
+        self.sb.has_ro_compat(RoCompat::SHARED_BLOCKS)
     }
 
     /// Claims the clusters of a run of contents that begins with block `logical`; neighbours may share one.
@@ -151,7 +159,9 @@ impl Checker<'_> {
             return;
         }
         walk.clusters += last + 1 - own;
-        if let Some(block) = self.space.mark_clusters(own * ratio, (last + 1 - own) * ratio) {
+        if let Some(block) = self.space.mark_clusters(own * ratio, (last + 1 - own) * ratio)
+            && !self.shares_blocks()
+        {
             self.bad_map(walk, Some(block), "its cluster is in use by something else, or twice here".into());
         }
     }

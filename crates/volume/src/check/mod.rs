@@ -19,6 +19,7 @@ mod inodes;
 mod links;
 mod map;
 mod orphans;
+mod quota;
 mod report;
 mod space;
 mod special;
@@ -111,6 +112,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
     checker.check_orphans()?;
     checker.check_inodes()?;
     checker.check_has_journal();
+    checker.check_quota_files();
     checker.check_xattr_counts();
     checker.check_values();
     checker.check_directories()?;

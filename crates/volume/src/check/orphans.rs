@@ -30,7 +30,7 @@ impl Checker<'_> {
     /// Takes in an orphan, if it can be one.
     fn orphan(&mut self, ino: Ino, before: Option<Ino>, structure: &str) -> Result<Option<Inode>> {
         let after = before.map_or(String::new(), |before| format!(" behind inode {before}"));
-        let reserved = ino < self.sb.first_ino() || self.is_nameless(ino);
+        let reserved = ino < self.sb.first_ino() || self.is_nameless(ino) || Some(ino) == self.sb.journal_inum();
         let inode = if reserved { None } else { self.read_inode(ino)? };
         let why = match &inode {
             _ if ino > self.sb.inodes_count() => "which does not exist",

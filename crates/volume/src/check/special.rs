@@ -8,6 +8,7 @@ use crate::{Ino, Result};
 use ondol_format::inode::{FileType, RESIZE_INO};
 use ondol_format::{Compat, Inode};
 use ondol_journal::{LogMap, jbd2};
+use std::collections::HashSet;
 
 /// The inode whose blocks are the bad ones.
 const BAD_INO: Ino = 1;
@@ -65,16 +66,31 @@ impl Checker<'_> {
     fn check_journal(&mut self, ino: Ino, inode: &Inode) -> Result<()> {
         let walk = self.check_reserved(ino, inode)?;
         let blocks = inode.size / self.block_size() as u64;
-        let whole = walk.data == blocks && walk.last.is_some_and(|last| last + 1 == blocks);
-        if walk.bad > 0 || !whole || walk.runs.iter().any(|run| run.unwritten) {
-            self.problem("journal", Where::inode(ino), format!("{blocks} blocks, but {} are mapped", walk.data));
+        // Old makers have mapped a block behind the end, as the kernel and e2fsck let them.
+        let mut runs = Vec::new();
+        let mut mapped = 0;
+        for run in walk.runs.iter().take_while(|run| !run.unwritten) {
+            let len = u64::from(run.len).min(blocks.saturating_sub(mapped));
+            if run.logical != mapped || len == 0 {
+                break;
+            }
+            runs.push((run.start, len));
+            mapped += len;
+        }
+        if walk.bad > 0 || mapped < blocks || blocks == 0 || walk.last.is_some_and(|last| last > blocks) {
+            let text = format!("{blocks} blocks, but {} are mapped, the first {mapped} without a hole", walk.data);
+            self.problem("journal", Where::inode(ino), text);
             return Ok(());
         }
-        let map = LogMap::new(self.sb.block_size(), walk.runs.iter().map(|run| (run.start, u64::from(run.len))));
+        let map = LogMap::new(self.sb.block_size(), runs);
         let checked = jbd2::info(self.store, &map).map_err(crate::Error::from);
         match checked {
             Ok(info) if info.dirty => {
                 self.problem("journal", Where::inode(ino), "it holds transactions");
+            }
+            Ok(info) if info.users > 1 => {
+                let text = format!("it is that of {} file systems, and lies in one", info.users);
+                self.problem("journal", Where::inode(ino), text);
             }
             Ok(_) => {}
             Err(e) => {
@@ -113,13 +129,14 @@ impl Checker<'_> {
         let reserved = sb.base_meta(0).reserved;
         let entries = self.block_size() / 4;
         let spare = sb.desc_blocks() as usize..sb.desc_blocks() as usize + (reserved.end - reserved.start) as usize;
-        let stray =
-            (0..entries).any(|i| word(&pointers, i) != 0 && !spare.contains(&i) && !spare.contains(&(i + entries)));
+        // Where there are more descriptor blocks than pointers, their index wraps.
+        let named: HashSet<usize> = spare.clone().map(|i| i % entries).collect();
+        let stray = (0..entries).any(|i| word(&pointers, i) != 0 && !named.contains(&i));
         if stray {
             self.problem("resize inode", place.in_block(dind), "a pointer to what is no reserved descriptor block");
         }
-        let copies: Vec<u32> = (1..sb.groups()).filter(|&g| sb.has_super(g)).collect();
-        for (i, block) in (sb.desc_blocks() as usize..).zip(reserved.clone()) {
+        let copies: Vec<u32> = sb.backups().map(|(g, _)| g).collect();
+        for (i, block) in spare.zip(reserved.clone()) {
             let mut right = u64::from(word(&pointers, i % entries)) == block;
             if right {
                 let bytes = self.read(block)?;

@@ -5,7 +5,7 @@ use super::map::Walk;
 use super::report::Where;
 use crate::{Ino, Result};
 use ondol_format::csum::crc32c;
-use ondol_format::xattr::{VALUE_MAX, Xattr, value_entry_hash, value_hash, value_refs};
+use ondol_format::xattr::{VALUE_MAX, Xattr, is_value_entry_hash, value_entry_hash, value_hash, value_refs};
 use ondol_format::{Incompat, Inode, printable};
 use std::collections::HashMap;
 
@@ -84,11 +84,10 @@ impl Checker<'_> {
                 None => format!("the value of '{name_text}' is to be in inode {value}, which holds none"),
                 Some(found) => {
                     found.found += 1;
-                    let right = found.hash.map(|hash| value_entry_hash(&name, hash));
                     if found.size != u64::from(size) {
                         format!("the value of '{name_text}' has {size} bytes, inode {value} {}", found.size)
-                    } else if right.is_some_and(|right| right != hash) {
-                        format!("'{name_text}' has hash {hash:#x}, not {:#x}", right.unwrap_or_default())
+                    } else if let Some(value) = found.hash.filter(|&value| !is_value_entry_hash(hash, &name, value)) {
+                        format!("'{name_text}' has hash {hash:#x}, not {:#x}", value_entry_hash(&name, value))
                     } else {
                         continue;
                     }

@@ -5,11 +5,15 @@
 //! In other directories entries never move, and the position is their byte offset.
 //!
 //! ```text
-//!   hash order   0 "."    1 ".."    2 + (major hash >> 1) << 32 | minor hash (24 bits) << 8 | place among equals (8 bits)
+//!   hash order        0 "."    1 ".."    from 2 on: major hash >> 1
+//!   between equals    that << 32 | minor hash (24 bits) << 8 | place among equals (8 bits)
 //! ```
+//!
+//! 32-bit programs take offsets of 31 bits, and nobody tells which programs are such. So cookies are that small, but
+//! for one that goes on between names of one major hash.
 
 use super::htree::{self, Path, Range};
-use super::{Dir, bad, inline, valid_ino};
+use super::{Dir, bad, inline};
 use crate::op::Reader;
 use crate::{DirEntry, Ino, Result};
 use ondol_format::dirent::DirBlock;
@@ -20,8 +24,9 @@ use ondol_format::{Incompat, dirent};
 /// Who is told of entries; false ends the listing.
 type Each<'e> = dyn FnMut(DirEntry<'_>) -> bool + 'e;
 
-/// Cookie of the first entry behind "." and ".." in hash order.
-const NAMES: u64 = 2;
+/// The first and the last position of names in hash order: the cookies before and behind them have 31 bits.
+const FIRST: u64 = 2;
+const LAST: u64 = 0x7fff_fffd;
 
 /// Lists `dir` from `cookie` on.
 pub(super) fn list(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut Each<'_>) -> Result<()> {
@@ -33,10 +38,11 @@ fn file_type(reader: &dyn Reader, code: u8) -> Option<FileType> {
     known.then(|| FileType::from_dirent(code)).flatten()
 }
 
-/// Checks what no search has compared with a valid name.
+/// Checks what no search has compared with a valid name. A name may be listed that leads to what only its search
+/// refuses.
 fn check(reader: &dyn Reader, dir: &Dir, block: u64, e: &dirent::DirEntry<'_>) -> Result<()> {
     let dots = e.name == b"." || e.name == b"..";
-    if (dots || dirent::is_valid_name(e.name)) && valid_ino(reader.volume(), e.ino) {
+    if (dots || dirent::is_valid_name(e.name)) && e.ino <= reader.volume().shared.sb.inodes_count() {
         return Ok(());
     }
     Err(dir.corrupt(block, format!("the entry at byte {} has an impossible name or inode {}", e.offset, e.ino)))
@@ -92,15 +98,27 @@ fn inline_by_offset(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut 
     })
 }
 
-/// A name with its position.
+/// The position of the names of a major hash. At both ends, several share one.
+fn position(major: u32) -> u64 {
+    u64::from(major >> 1).clamp(FIRST, LAST)
+}
+
+/// A name with its place in the order: its position, and behind it, in 32 bits, what the names of one position differ
+/// in.
 struct Placed {
-    position: u64,
+    place: u64,
     ino: Ino,
     file_type: u8,
     name: Vec<u8>,
 }
 
-/// Names whose leaves share hashes, to be sorted and listed together.
+impl Placed {
+    fn position(&self) -> u64 {
+        self.place >> 32
+    }
+}
+
+/// Names whose leaves share positions, to be sorted and listed together.
 struct Batch {
     hasher: DxHash,
     /// The hasher of minor hashes where the directory's own has none.
@@ -127,21 +145,28 @@ impl Batch {
             }
             let legacy = self.hasher.version == HashVersion::Legacy;
             let minor = if legacy { self.minor.hash(e.name).minor } else { hash.minor };
-            let position = u64::from(hash.major >> 1) << 32 | u64::from(minor & !0xff);
-            self.names.push(Placed { position, ino: e.ino, file_type: e.file_type, name: e.name.to_vec() });
+            let place = position(hash.major) << 32 | u64::from(minor & !0xff);
+            self.names.push(Placed { place, ino: e.ino, file_type: e.file_type, name: e.name.to_vec() });
         }
         Ok(())
     }
 
-    /// Tells of all names from position `from` on; false if the listing is to end.
-    fn tell(&mut self, reader: &dyn Reader, from: u64, each: &mut Each<'_>) -> bool {
-        self.names.sort_by(|a, b| (a.position, &a.name).cmp(&(b.position, &b.name)));
+    /// Tells of the names before position `end`, of which no further leaf has any, from place `from` on; false if the
+    /// listing is to end.
+    fn tell(&mut self, reader: &dyn Reader, from: u64, end: u64, each: &mut Each<'_>) -> bool {
+        self.names.sort_by(|a, b| (a.place, &a.name).cmp(&(b.place, &b.name)));
+        let whole = self.names.partition_point(|placed| placed.position() < end);
         let (mut last, mut equals) = (None, 0);
-        for Placed { position, ino, file_type: code, name } in self.names.drain(..) {
-            equals = if last == Some(position) { equals + 1 } else { 0 };
-            last = Some(position);
-            let at = position | u64::min(equals, 0xff);
-            let entry = DirEntry { ino, file_type: file_type(reader, code), name: &name, next: at + 1 + NAMES };
+        let mut names = self.names.drain(..whole).peekable();
+        while let Some(placed) = names.next() {
+            equals = if last == Some(placed.place) { equals + 1 } else { 0 };
+            last = Some(placed.place);
+            let at = placed.place | u64::min(equals, 0xff);
+            let position = placed.position();
+            let goes_on = names.peek().is_some_and(|next| next.position() == position);
+            let next = if goes_on { at + 1 } else { position + 1 };
+            let Placed { ino, file_type: code, name, .. } = &placed;
+            let entry = DirEntry { ino: *ino, file_type: file_type(reader, *code), name, next };
             if at >= from && !each(entry) {
                 return false;
             }
@@ -158,30 +183,44 @@ fn by_hash(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut Each<'_>)
             return Ok(());
         }
     }
-    let from = cookie.saturating_sub(NAMES);
+    let from = if cookie >> 32 == 0 { cookie << 32 } else { cookie };
     if !dir.indexed() {
         let mut batch = Batch::new(reader, dir, None);
         let whole = Range { first: 0, next: None };
         if dir.is_inline() {
             dir.each_list(&mut |list, _| batch.add(reader, dir, list, inline::HERE, whole).map(|()| true))?;
-            batch.tell(reader, from, each);
-            return Ok(());
+        } else {
+            let bytes = reader.block(first, dir.leaf_kind())?;
+            batch.add(reader, dir, &dir.leaf(&bytes, first)?, first, whole)?;
         }
-        let bytes = reader.block(first, dir.leaf_kind())?;
-        batch.add(reader, dir, &dir.leaf(&bytes, first)?, first, whole)?;
-        batch.tell(reader, from, each);
+        batch.tell(reader, from, u64::MAX, each);
         return Ok(());
     }
-    let Ok(major) = u32::try_from((from >> 32) << 1) else { return Ok(()) };
+    let major = match from >> 32 {
+        ..=FIRST => 0,
+        position @ ..=LAST => (position as u32) << 1,
+        _ => return Ok(()),
+    };
     let path = Path::find(reader, dir, |_| major)?;
     let mut batch = Batch::new(reader, dir, Some(path.version));
     htree::leaves(reader, dir, path, &mut |reader, path| {
         let bytes = reader.block(path.leaf, dir.leaf_kind())?;
         let range = path.range(dir)?;
         batch.add(reader, dir, &dir.leaf(&bytes, path.leaf)?, path.leaf, range)?;
-        // Names of the last hash go on in the next leaf: all of them are needed before any can be placed.
-        Ok(range.shared().is_some() || batch.tell(reader, from, each))
-    })?;
-    batch.tell(reader, from, each);
-    Ok(())
+        // Names of the last position may go on in the next leaf: all of them are needed before any can be placed.
+        Ok(batch.tell(reader, from, range.next.map_or(u64::MAX, position), each))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cookie_before_and_behind_a_position_has_31_bits() {
+        for major in [0, 2, 4, 6, 0x8000_0000, 0xffff_fff8, 0xffff_fffa, 0xffff_fffc] {
+            assert!((2..0x7fff_ffff).contains(&position(major)) && position(major) + 1 < 0x7fff_ffff, "{major:#x}");
+        }
+        assert!(position(4) < position(6) && position(0xffff_fff8) < position(0xffff_fffa));
+    }
 }

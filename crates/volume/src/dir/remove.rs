@@ -39,6 +39,7 @@ fn change(
 
 /// Makes `parent` what ".." of directory `ino` names.
 pub(crate) fn set_parent(op: &mut Op<'_>, ino: Ino, parent: Ino) -> Result<()> {
+    op.forget_parent(ino)?;
     let dir = Dir::of(op, ino)?;
     let (_, block) = dir.parent(op)?;
     if dir.is_inline() {

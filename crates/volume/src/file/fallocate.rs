@@ -39,6 +39,7 @@ impl Volume {
     /// `NotPermitted`, `IsDirectory`, `Unsupported`, `ReadOnly`, corruption, or the journal's or store's failure.
     pub fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let guard = self.node(ino)?.write()?;
+        self.note_edges(ino, how, offset, len);
         self.fallocate_locked(guard, how, offset, len).map_err(|e| self.noted(e))
     }
 

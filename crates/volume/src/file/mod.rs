@@ -75,8 +75,8 @@ pub(crate) struct Run {
 pub(crate) trait Source {
     /// The content of a block of the mapping.
     fn node(&mut self, block: u64, kind: Kind) -> Result<Block>;
-    /// Whether the run can belong to a file.
-    fn may_own(&self, start: u64, len: u64) -> bool;
+    /// Whether the run can belong to file `ino`.
+    fn may_own(&self, ino: Ino, start: u64, len: u64) -> bool;
     /// Bytes in a block.
     fn block_size(&self) -> u32;
 }
@@ -89,8 +89,11 @@ impl Source for Mounted<'_> {
         self.0.block(block, kind)
     }
 
-    fn may_own(&self, start: u64, len: u64) -> bool {
-        self.0.volume().shared.may_own(start, len)
+    fn may_own(&self, ino: Ino, start: u64, len: u64) -> bool {
+        let shared = &self.0.volume().shared;
+        // A journal's blocks were looked at when it was opened, and are nobody else's.
+        let own = || shared.is_journal(ino) && shared.sb.contains_blocks(&(start..start.saturating_add(len)));
+        shared.may_own(start, len) || own()
     }
 
     fn block_size(&self) -> u32 {

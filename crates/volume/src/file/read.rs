@@ -12,6 +12,7 @@ use ondol_env::sync::Arc;
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 use ondol_format::inode::InodeFlags;
+use std::ops::Range;
 
 /// An access time older than this is renewed by any read, seconds (mount(8), `relatime`).
 const RELATIME: i64 = 24 * 60 * 60;
@@ -22,9 +23,19 @@ impl Volume {
     /// # Errors
     /// `IsDirectory`, `Invalid` for what is no regular file, corruption, or the store's failure.
     pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read_by(ino, buf, |inode, buf| self.read_at(ino, inode, offset, buf))
+    }
+
+    /// Has `read` read a regular file, and renews its access time.
+    pub(crate) fn read_by(
+        &self,
+        ino: Ino,
+        buf: &mut [u8],
+        read: impl FnOnce(&Inode, &mut [u8]) -> Result<usize>,
+    ) -> Result<usize> {
         let node = self.node(ino)?;
         let state = node.read()?;
-        let n = check_regular(ino, &state.inode).and_then(|()| self.read_at(ino, &state.inode, offset, buf));
+        let n = check_regular(ino, &state.inode).and_then(|()| read(&state.inode, buf));
         let n = n.map_err(|e| self.noted(e))?;
         let stale = !buf.is_empty() && self.atime_is_stale(&state.inode);
         drop(state);
@@ -45,15 +56,51 @@ impl Volume {
         found.map_err(|e| self.noted(e))
     }
 
+    /// As [`Volume::seek`], for whoever reads by [`Volume::read_pages`]: holes count as data where pages may have been
+    /// changed.
+    ///
+    /// # Errors
+    /// As [`Volume::seek`].
+    pub fn seek_pages(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        let given = self.range_given(ino);
+        let given = given.start.max(offset)..given.end.min(state.inode.size);
+        let seek = |from| self.seek_in(ino, &state.inode, from, what);
+        let found = check_regular(ino, &state.inode).and_then(|()| match (seek(offset), what) {
+            (Err(Error::PastEnd), Seek::Data) if !given.is_empty() => Ok(given.start),
+            (Ok(data), Seek::Data) if !given.is_empty() => Ok(data.min(given.start)),
+            (Ok(hole), Seek::Hole) if given.contains(&hole) && given.end < state.inode.size => seek(given.end),
+            (Ok(hole), Seek::Hole) if given.contains(&hole) => Ok(state.inode.size),
+            (found, _) => found,
+        });
+        found.map_err(|e| self.noted(e))
+    }
+
     /// Contents of any inode with mapped blocks.
     pub(crate) fn read_at(&self, ino: Ino, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read_seeing(ino, inode, offset, buf, &mut |_| ())
+    }
+
+    /// As [`Volume::read_at`]; `hole` is told which bytes are stored nowhere.
+    pub(crate) fn read_seeing(
+        &self,
+        ino: Ino,
+        inode: &Inode,
+        offset: u64,
+        buf: &mut [u8],
+        hole: &mut dyn FnMut(Range<u64>),
+    ) -> Result<usize> {
         let Some(left) = inode.size.checked_sub(offset) else { return Ok(0) };
         let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         self.each_stored(ino, inode, (offset, n as u64), |done, len, stored| {
             let part = &mut buf[done as usize..(done + len) as usize];
             match stored {
                 Stored::Inline(bytes) => part.copy_from_slice(bytes),
-                Stored::Zeros => part.fill(0),
+                Stored::Zeros => {
+                    hole(offset + done..offset + done + len);
+                    part.fill(0);
+                }
                 Stored::Blocks(start, skip) => self.engine.read_data(start, skip, part)?,
             }
             Ok(())

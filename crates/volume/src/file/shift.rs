@@ -3,7 +3,8 @@
 //! The move is one operation, however many extents it concerns: it changes their keys and the size, and a crash leaves the file
 //! as it was or as it shall be. What is cut out is freed by the same operation where the journal has room for that, and
 //! otherwise by operations before it, which make zeros of the range from its beginning on. A file in so many extents that the
-//! journal cannot hold their nodes is refused before anything has changed.
+//! journal cannot hold their nodes is refused before anything has changed: a quarter of it is 256 nodes, with more than
+//! 20,000 extents, on the smallest journal, and 4,096 nodes, with more than a million, on that of a usual volume.
 
 use super::plan::{max_size, survey};
 use super::write::touch;

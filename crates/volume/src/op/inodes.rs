@@ -19,7 +19,8 @@ impl Op<'_> {
         let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
         let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir.then_some(top))?;
         let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
-        inode.generation = vol.new_generation(shared.sb.group_of_inode(ino).map_or(0, |(g, _)| g));
+        // Who knows some must not know others: with its number it names the file, as in handles of NFS.
+        inode.generation = vol.env.random_u32();
         let now = crate::time::to_disk(self.now);
         (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
         self.make_inode(ino, inode, dir)?;
@@ -41,6 +42,13 @@ impl Op<'_> {
     /// Names of a directory are about to change.
     pub(crate) fn forget_names(&self, ino: Ino) -> Result<()> {
         self.nodes[self.find(ino)?].guard.node.names.forget();
+        Ok(())
+    }
+
+    /// A directory is about to get another parent: whoever goes up from it waits until it has.
+    pub(crate) fn forget_parent(&self, ino: Ino) -> Result<()> {
+        self.nodes[self.find(ino)?].guard.node.parent.store(0, SeqCst);
+        self.vol.moves.fetch_add(1, SeqCst);
         Ok(())
     }
 

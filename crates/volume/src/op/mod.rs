@@ -417,7 +417,9 @@ impl<'v> Op<'v> {
 
     fn stage_inode(&mut self, at: usize) -> Result<()> {
         let shared = &self.vol.shared;
-        let OpNode { guard, inode, created, freed, .. } = &self.nodes[at];
+        let OpNode { guard, inode, created, freed, .. } = &mut self.nodes[at];
+        // Where attributes leave no room, the inode stays as it is.
+        inode.grow_extra(shared.sb.want_extra_isize());
         let (ino, created) = (guard.node.ino, *created);
         let own_dtime = created || *freed || inode.dtime != guard.state.inode.dtime;
         let (block, offset, first) = locate(shared, ino)?;

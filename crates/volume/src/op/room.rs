@@ -70,7 +70,8 @@ impl Op<'_> {
         let blocks = cost.blocks.saturating_sub(self.promised);
         let total = Cost { journal, blocks: self.granted + blocks, need: cost.need };
         if blocks > 0 {
-            if !vol.shared.groups.promise(blocks, behalf::of_thread(cost.need)) {
+            let promise = |need| vol.shared.groups.promise(blocks, need);
+            if !promise(cost.need) && !promise(behalf::of_thread(vol, cost.need)) {
                 return Ok(Some(total));
             }
             (self.promised, self.granted) = (self.promised + blocks, self.granted + blocks);

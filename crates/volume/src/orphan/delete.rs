@@ -35,7 +35,11 @@ impl Volume {
     /// `Invalid` if the inode is not open; as a deletion, which the next mount then finishes.
     pub fn release(&self, ino: Ino) -> Result<()> {
         const NOT_OPEN: Error = Error::Invalid("release of an inode that is not open");
-        let node = self.nodes.cached(ino).ok_or(NOT_OPEN)?;
+        let node = match self.nodes.cached(ino) {
+            Some(node) => node,
+            None if self.nodes.is_open_elsewhere(ino) => self.node(ino)?,
+            None => return Err(NOT_OPEN),
+        };
         let before = node.opens.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).map_err(|_| NOT_OPEN)?;
         if before > 2 {
             return Ok(());

@@ -129,12 +129,11 @@ impl OrphanFile {
 /// Whether an inode may be an orphan at all: it exists, is not reserved, and is in use. Says why not.
 pub(super) fn check_orphan(vol: &Volume, ino: Ino) -> std::result::Result<(), String> {
     let shared = &vol.shared;
-    let special = Some(ino) == shared.sb.orphan_file_inum() || Some(ino) == shared.sb.journal_inum();
-    if ino < shared.sb.first_ino() || special {
-        return Err("which is reserved".into());
-    }
     if ino > shared.sb.inodes_count() {
         return Err("which does not exist".into());
+    }
+    if !shared.sb.may_be_named(ino) || ino == crate::ROOT || shared.is_journal(ino) {
+        return Err("which is reserved".into());
     }
     let checked = shared.groups.check_freeing_inode(&shared.sb, &*vol.engine, ino);
     checked.map_err(|e| format!("which cannot be one: {e}"))

@@ -36,7 +36,7 @@ impl Edit {
         self.remove_copies(groups)?;
         self.forget_descriptors(groups..before)?;
         self.count_overhead(groups..before, false);
-        self.descs.truncate(groups as usize);
+        self.cut_descs(groups);
         let backups = self.raw.s_backup_bgs.map(|bg| if bg.get() < groups { bg } else { 0.into() });
         self.raw.s_backup_bgs = backups;
         let meta_bg = self.sb.has_incompat(Incompat::META_BG);
@@ -114,15 +114,5 @@ impl Edit {
             }
         }
         Ok(())
-    }
-
-    fn holds_metadata(&self, blocks: &Range<u64>) -> bool {
-        let meets = |range: &Range<u64>| range.start < blocks.end && blocks.start < range.end;
-        let own = self.descs.iter().flat_map(|desc| layout::own_meta(&self.sb, desc));
-        let base = self.sb.group_of_block(blocks.start).map(|g| {
-            let first = self.sb.group_first_block(g);
-            first..first + self.sb.base_meta(g).blocks()
-        });
-        own.chain(base).any(|range| meets(&range))
     }
 }

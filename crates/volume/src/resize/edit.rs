@@ -5,6 +5,7 @@
 //! durable before the commit. So whoever finds the volume after a crash finds all of a step or nothing, and everybody who knows jbd2 can
 //! bring it home.
 
+use super::placed::Placed;
 use crate::image::{Image, corrupt};
 use crate::{Error, Ino, Result};
 use ondol_block::BlockStore;
@@ -14,6 +15,7 @@ use ondol_env::sync::Arc;
 use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc, INODE_UNINIT};
 use ondol_format::{Incompat, Inode, RawSuperblock, Superblock, bitmap, layout};
 use ondol_journal::{LogMap, jbd2};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use zerocopy::IntoBytes;
@@ -35,6 +37,10 @@ pub(super) struct Edit {
     changed_blocks: BTreeSet<u32>,
     changed_inodes: BTreeSet<u32>,
     changed_descs: BTreeSet<u32>,
+    /// Free clusters and inodes of the groups whose descriptors do not change.
+    counted: (u64, u64),
+    /// See [`Edit::placed`].
+    pub(super) placed: OnceCell<Placed>,
     /// Copies of superblock and descriptors change, too.
     pub(super) copies: bool,
     /// Somebody has the volume open.
@@ -65,6 +71,8 @@ impl Edit {
 
     /// Nothing has changed, and there is no log.
     fn over(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, sb: Superblock, descs: Vec<GroupDesc>) -> Self {
+        let free = |desc: &GroupDesc| (u64::from(desc.free_blocks), u64::from(desc.free_inodes));
+        let counted = descs.iter().map(free).fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
         Self {
             store,
             env,
@@ -76,6 +84,8 @@ impl Edit {
             changed_blocks: BTreeSet::new(),
             changed_inodes: BTreeSet::new(),
             changed_descs: BTreeSet::new(),
+            counted,
+            placed: OnceCell::new(),
             copies: false,
             is_live: false,
             room: 0,
@@ -136,11 +146,11 @@ impl Edit {
         let at = desc.block_bitmap;
         if desc.flags & BLOCK_UNINIT != 0 && DescCsum::of(&self.sb) != DescCsum::None && !self.blocks.contains_key(&at)
         {
-            let map = self.unwritten_bitmap(g, &desc);
+            let map = self.unwritten_bitmap(g);
             self.blocks.insert(at, map);
         }
         self.changed_blocks.insert(g);
-        self.changed_descs.insert(g);
+        self.note_desc(g);
         self.edit(at)
     }
 
@@ -149,28 +159,9 @@ impl Edit {
         let desc = self.descs.get(g as usize).copied().ok_or(Error::Invalid("no such group"))?;
         let unwritten = desc.flags & BLOCK_UNINIT != 0 && DescCsum::of(&self.sb) != DescCsum::None;
         if unwritten && !self.blocks.contains_key(&desc.block_bitmap) {
-            return Ok(self.unwritten_bitmap(g, &desc));
+            return Ok(self.unwritten_bitmap(g));
         }
         self.read(desc.block_bitmap)
-    }
-
-    /// The bitmap of a group in which nothing but metadata lies; that of any group may.
-    fn unwritten_bitmap(&self, g: u32, desc: &GroupDesc) -> Vec<u8> {
-        let mut map = vec![0; self.block_size()];
-        layout::init_block_bitmap(&self.sb, g, desc, &mut map);
-        let (home, ratio) = (self.sb.block_range_of_group(g), u64::from(self.sb.cluster_ratio()));
-        map.fill(0);
-        let mut set = |range: Range<u64>| {
-            let (start, end) = (range.start.max(home.start), range.end.min(home.end));
-            if start < end {
-                let (first, end) = ((start - home.start) / ratio, (end - home.start).div_ceil(ratio));
-                bitmap::set_range(&mut map, first as usize, (end - first) as usize);
-            }
-        };
-        set(home.start..home.start + self.sb.base_meta(g).blocks());
-        self.descs.iter().flat_map(|desc| layout::own_meta(&self.sb, desc)).for_each(&mut set);
-        bitmap::pad(&mut map, self.sb.clusters_in_group(g) as usize);
-        map
     }
 
     /// Marks the clusters that `blocks` touch as used, or as free.
@@ -202,7 +193,7 @@ impl Edit {
             self.blocks.insert(at, map);
         }
         self.changed_inodes.insert(g);
-        self.changed_descs.insert(g);
+        self.note_desc(g);
         self.edit(at)
     }
 
@@ -220,14 +211,23 @@ impl Edit {
 
     /// A descriptor, to be changed.
     pub(super) fn desc(&mut self, g: u32) -> Result<&mut GroupDesc> {
-        self.changed_descs.insert(g);
+        self.note_desc(g);
         self.descs.get_mut(g as usize).ok_or(Error::Invalid("no such group"))
     }
 
-    /// Adds the descriptor of a new group.
-    pub(super) fn push_desc(&mut self, desc: GroupDesc) {
-        self.changed_descs.insert(self.descs.len() as u32);
-        self.descs.push(desc);
+    /// A descriptor changes: what is free in its group is counted when the changes end.
+    pub(super) fn note_desc(&mut self, g: u32) {
+        if self.changed_descs.insert(g)
+            && let Some(desc) = self.descs.get(g as usize)
+        {
+            self.counted.0 -= u64::from(desc.free_blocks);
+            self.counted.1 -= u64::from(desc.free_inodes);
+        }
+    }
+
+    /// A descriptor that was to change is no more.
+    pub(super) fn forget_note(&mut self, g: u32) {
+        self.changed_descs.remove(&g);
     }
 
     /// Where an inode lies: block and byte.
@@ -286,6 +286,8 @@ impl Edit {
         let mut indexes = BTreeSet::new();
         for g in std::mem::take(&mut self.changed_descs) {
             let Some(desc) = self.descs.get(g as usize).copied() else { continue };
+            self.counted.0 += u64::from(desc.free_blocks);
+            self.counted.1 += u64::from(desc.free_inodes);
             let (block, offset) = self.sb.gdt_location(g);
             let bytes = &mut self.edit(block)?[offset..offset + size];
             desc.write(bytes).map_err(|e| corrupt(block, &e))?;
@@ -331,9 +333,7 @@ impl Edit {
     }
 
     fn seal_superblock(&mut self) -> Result<()> {
-        let free: u64 = self.descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
-        let inodes: u64 = self.descs.iter().map(|desc| u64::from(desc.free_inodes)).sum();
-        let (blocks, others) = self.uncounted;
+        let ((free, inodes), (blocks, others)) = (self.counted, self.uncounted);
         self.raw.set_free_blocks_count(blocks + free * u64::from(self.sb.cluster_ratio()));
         self.raw.s_free_inodes_count.set(others + inodes as u32);
         self.raw.set_wtime(self.env.now().sec);

@@ -8,7 +8,7 @@ use super::shape;
 use crate::{Error, Result};
 use ondol_env::reach::{self, Place as Reached};
 use ondol_format::group::{DescCsum, GroupDesc, INODE_UNINIT};
-use ondol_format::{Compat, Superblock, bitmap};
+use ondol_format::{Compat, Superblock, bitmap, layout};
 
 /// Groups that one transaction adds at most.
 const GROUPS: u32 = 64;
@@ -100,9 +100,7 @@ impl Edit {
     /// What the metadata of groups takes is added to what the superblock counts as overhead, if it does, or taken off.
     pub(super) fn count_overhead(&mut self, groups: std::ops::Range<u32>, more: bool) {
         let overhead = self.raw.s_overhead_clusters.get();
-        let own = u64::from(2 + self.sb.inode_table_blocks());
-        let ratio = u64::from(self.sb.cluster_ratio());
-        let taken: u64 = groups.map(|g| (self.sb.base_meta(g).blocks() + own).div_ceil(ratio)).sum();
+        let taken: u64 = groups.map(|g| u64::from(used_clusters(&self.sb, g))).sum();
         if overhead > 0 {
             let now = if more { overhead.saturating_add(taken as u32) } else { overhead.saturating_sub(taken as u32) };
             self.raw.s_overhead_clusters.set(now);
@@ -112,18 +110,17 @@ impl Edit {
 
 /// The descriptor of a group that is added, without its checksums.
 pub(super) fn new_group(sb: &Superblock, g: u32) -> GroupDesc {
-    let at = sb.group_first_block(g) + sb.base_meta(g).blocks();
+    let at = sb.base_meta(g).all.end;
     // Where descriptors have checksums, a table need not be zeros before an inode is taken from it.
     let (flags, unused) = match DescCsum::of(sb) {
         DescCsum::None => (0, 0),
         _ => (INODE_UNINIT, sb.inodes_per_group()),
     };
-    let used = (sb.base_meta(g).blocks() + 2 + u64::from(sb.inode_table_blocks())).div_ceil(sb.cluster_ratio().into());
     GroupDesc {
         block_bitmap: at,
         inode_bitmap: at + 1,
         inode_table: at + 2,
-        free_blocks: sb.clusters_in_group(g).saturating_sub(used as u32),
+        free_blocks: sb.clusters_in_group(g).saturating_sub(used_clusters(sb, g)),
         free_inodes: sb.inodes_per_group(),
         itable_unused: unused,
         flags,
@@ -131,12 +128,16 @@ pub(super) fn new_group(sb: &Superblock, g: u32) -> GroupDesc {
     }
 }
 
+/// Clusters that a group which is added begins with in use.
+fn used_clusters(sb: &Superblock, g: u32) -> u32 {
+    let (base, own) = (sb.base_meta(g).all, 2 + u64::from(sb.inode_table_blocks()));
+    (base.end - base.start + own).div_ceil(sb.cluster_ratio().into()) as u32
+}
+
 /// The block bitmap of a group that is added.
 pub(super) fn new_bitmap(sb: &Superblock, g: u32) -> Vec<u8> {
-    let used = sb.base_meta(g).blocks() + 2 + u64::from(sb.inode_table_blocks());
     let mut map = vec![0; sb.block_size() as usize];
-    bitmap::set_range(&mut map, 0, used.div_ceil(sb.cluster_ratio().into()) as usize);
-    bitmap::pad(&mut map, sb.clusters_in_group(g) as usize);
+    layout::init_block_bitmap(sb, g, &new_group(sb, g), &mut map);
     map
 }
 

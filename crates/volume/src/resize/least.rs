@@ -4,6 +4,7 @@ use super::edit::Edit;
 use super::shape;
 use crate::Result;
 use ondol_format::{bitmap, layout};
+use std::ops::Range;
 
 /// What a group's bitmap says, in clusters.
 struct Group {
@@ -27,9 +28,10 @@ impl Edit {
             let own: u64 = metadata[from..]
                 .iter()
                 .take_while(|&&(start, _)| start < range.end)
-                .map(|&(start, end)| end.min(range.end) - start.max(range.start))
+                .map(|&(start, end)| end.min(range.end).saturating_sub(start.max(range.start)))
                 .sum();
-            let meta = (own + self.sb.base_meta(g).blocks()) / u64::from(self.sb.cluster_ratio());
+            let base = self.sb.base_meta(g).all;
+            let meta = (own + base.end - base.start) / u64::from(self.sb.cluster_ratio());
             let data = u64::from(self.sb.clusters_in_group(g)).saturating_sub(free).saturating_sub(meta);
             groups.push(Group { map, free, data });
         }
@@ -37,16 +39,17 @@ impl Edit {
             Some(ino) => self.mapped(ino, &self.inode(ino)?)?.extents,
             None => Vec::new(),
         };
-        let log_end = journal.iter().map(|e| e.start + u64::from(e.len)).max().unwrap_or(0);
-        let log = journal.iter().map(|e| u64::from(e.len)).sum::<u64>() / u64::from(self.sb.cluster_ratio());
-        let used = u64::from(self.sb.inodes_count()) - u64::from(self.raw.s_free_inodes_count.get());
+        let journal: Vec<_> = journal.iter().map(|e| e.start..e.start + u64::from(e.len)).collect();
+        // The descriptors know: the superblock's count is a hint.
+        let unused: u64 = self.descs.iter().map(|desc| u64::from(desc.free_inodes)).sum();
+        let used = u64::from(self.sb.inodes_count()).saturating_sub(unused);
         let first = used.div_ceil(self.sb.inodes_per_group().into()).max(1);
         let first = u64::from(self.sb.first_data_block()) + (first - 1) * u64::from(self.sb.blocks_per_group());
+        let first = first.max(self.last_fixed()?);
         let (mut low, mut high) = (first, self.sb.blocks_count());
         while low + 1 < high {
             let middle = low + (high - low) / 2;
-            let fits = shape::fitted(&self.sb, middle)
-                .is_ok_and(|n| n > first && self.has_room(n, &groups, if log_end > n { log } else { 0 }));
+            let fits = shape::fitted(&self.sb, middle).is_ok_and(|n| n > first && self.has_room(n, &groups, &journal));
             if fits {
                 high = middle;
             } else {
@@ -56,26 +59,44 @@ impl Edit {
         shape::fitted(&self.sb, high)
     }
 
-    /// Whether what lies behind `end` finds room before it, with `log` clusters for the journal, whose old ones are free only afterwards.
-    fn has_room(&self, end: u64, groups: &[Group], log: u64) -> bool {
+    /// The last block that does not move: of multiple mount protection, or of the resize inode's map.
+    pub(super) fn last_fixed(&self) -> Result<u64> {
+        let map = self.inode(ondol_format::inode::RESIZE_INO)?.block_word(13);
+        Ok(u64::from(map).max(self.sb.mmp_block().unwrap_or(0)))
+    }
+
+    /// Whether what lies behind `end` finds room before it. The blocks of a `journal` that moves are free only when it
+    /// is elsewhere, for which there may be room behind the end.
+    fn has_room(&self, end: u64, groups: &[Group], journal: &[Range<u64>]) -> bool {
         let ratio = u64::from(self.sb.cluster_ratio());
-        let (mut free, mut data) = (0, 0);
+        let staying = self.descs.iter().take(shape::groups(&self.sb, end) as usize);
+        let behind = staying.flat_map(|desc| layout::own_meta(&self.sb, desc)).filter(|range| range.end > end);
+        let (mut free, mut free_behind, mut data) = (0, 0, behind.map(|range| range.end - range.start).sum::<u64>());
+        if ratio > 1 && data > 0 {
+            return false;
+        }
         for (g, group) in groups.iter().enumerate() {
             let range = self.sb.block_range_of_group(g as u32);
             if range.end <= end {
                 free += group.free;
             } else if range.start >= end {
                 data += group.data;
+                free_behind += group.free;
             } else {
                 let clusters = ((end - range.start) / ratio) as usize;
                 let kept = bitmap::count_zeros(&group.map, clusters) as u64;
                 free += kept;
+                free_behind += group.free - kept;
                 let behind = u64::from(self.sb.clusters_in_group(g as u32)) - clusters as u64;
                 data += behind.saturating_sub(group.free - kept).min(group.data);
             }
         }
         // New mappings are there before the old ones are gone.
         let margin = data / 64 + 16;
-        free >= data + log + if data > 0 { margin } else { 0 }
+        let blocks = |part: &dyn Fn(&Range<u64>) -> u64| journal.iter().map(part).sum::<u64>() / ratio;
+        let log = blocks(&|range| range.end - range.start);
+        let log_before = blocks(&|range| range.end.min(end).saturating_sub(range.start));
+        let twice = if log == log_before || free_behind >= log + log / 64 + 16 { 0 } else { log_before };
+        free >= data + twice + if data > 0 { margin } else { 0 }
     }
 }

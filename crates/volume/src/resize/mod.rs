@@ -15,6 +15,7 @@ mod cut;
 mod edit;
 mod grow;
 mod least;
+mod placed;
 mod plan;
 mod renumber;
 mod reserve;
@@ -162,6 +163,34 @@ impl Resize {
         }
         self.edit = Some(shrink.edit);
         Ok(())
+    }
+
+    /// Makes it as small as it can be, to a hundredth of its size: how much room new mappings take is not known before
+    /// they are made, so that it tries less where they do not find it. Durable when this returns.
+    ///
+    /// # Errors
+    /// As [`Resize::shrink`], but none for want of room.
+    pub fn shrink_to_least(&mut self, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
+        let mut too_small = 0;
+        loop {
+            let edit = self.edit.as_ref().ok_or(Error::Invalid("an earlier step has failed"))?;
+            let (now, least, env) = (edit.sb.blocks_count(), edit.least()?, edit.env.clone());
+            let target = match least > too_small {
+                true => least,
+                false => shape::fitted(&edit.sb, now - (now - too_small) / 2)?,
+            };
+            if target >= now || target <= too_small || now - target <= now / 200 {
+                return Ok(());
+            }
+            let store = edit.store.clone();
+            match self.shrink(target, tell) {
+                Err(Error::NoSpace(_)) => {
+                    too_small = target;
+                    self.edit = Some(Edit::new(&Image::open(store)?, env)?);
+                }
+                done => done?,
+            }
+        }
     }
 }
 

@@ -53,8 +53,9 @@ impl Edit {
         self.sb.backups().filter(|&(g, _)| g < before).count() as u32
     }
 
+    /// What so many blocks add to `i_blocks`: each counts as the cluster that it lies in.
     fn sectors(&self, blocks: u32) -> u64 {
-        u64::from(blocks) * (self.block_size() as u64 / 512)
+        u64::from(blocks) * u64::from(self.sb.cluster_ratio()) * (self.block_size() as u64 / 512)
     }
 
     fn reserve(&self) -> Result<(Inode, u64)> {

@@ -81,6 +81,13 @@ impl Shrink {
         self.refuse_fixed()?;
         self.move_metadata()?;
         if journal {
+            self.commit()?;
+            if self.space.free(&self.edit)? < self.edit.map.blocks().div_ceil(self.edit.sb.cluster_ratio().into()) {
+                // Where it is, it is in its own way.
+                self.space = Space::behind(&self.edit, self.end)?;
+                self.move_journal()?;
+                self.space = Space::new(&self.edit, self.end);
+            }
             self.move_journal()?;
         }
         let total = files.len() as u64;
@@ -101,13 +108,9 @@ impl Shrink {
 
     /// What stays where it is must lie before the end.
     fn refuse_fixed(&self) -> Result<()> {
-        let fixed = |what: &str| Err(Error::Unsupported(format!("a volume without the blocks where {what} lies")));
-        if self.edit.sb.mmp_block().is_some_and(|block| block >= self.end) {
-            return fixed("the block of multiple mount protection");
-        }
-        let resize = self.edit.inode(ondol_format::inode::RESIZE_INO)?;
-        if u64::from(resize.block_word(13)) >= self.end {
-            return fixed("the resize inode's map");
+        if self.edit.last_fixed()? >= self.end {
+            let what = "a volume without the block where multiple mount protection or the resize inode's map lies";
+            return Err(Error::Unsupported(what.into()));
         }
         let bad = self.edit.inode(1)?;
         if (0..15).any(|word| bad.block_word(word) != 0) {
@@ -306,8 +309,7 @@ impl Shrink {
                     let map = self.edit.read_block_bitmap(g)?;
                     self.edit.put(to, map);
                 }
-                let desc = self.edit.desc(g)?;
-                *[&mut desc.block_bitmap, &mut desc.inode_bitmap, &mut desc.inode_table][i] = to;
+                self.edit.place(g, i, to)?;
                 self.edit.mark(at..at + len, false)?;
                 (at..at + len).for_each(|block| self.space.free_later(block));
                 self.edit.mark(to..to + len, true)?;

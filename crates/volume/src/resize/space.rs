@@ -13,14 +13,31 @@ pub(super) struct Space {
     end: u64,
     /// Blocks whose clusters are freed by a transaction that is not durable: bitmaps that are read in the meantime do not have them.
     later: Vec<u64>,
-    /// No run of so many clusters is free.
-    none_of: u64,
+    /// By powers of two: before this group no run of so many clusters is free.
+    none_before: [usize; 32],
 }
 
 impl Space {
     pub(super) fn new(edit: &Edit, end: u64) -> Self {
         let groups = super::shape::groups(&edit.sb, end) as usize;
-        Self { maps: vec![None; groups], end, later: Vec::new(), none_of: u64::MAX }
+        Self { maps: vec![None; groups], end, later: Vec::new(), none_before: [0; 32] }
+    }
+
+    /// What is free behind `start`, as the volume is now.
+    pub(super) fn behind(edit: &Edit, start: u64) -> Result<Self> {
+        let mut space = Self::new(edit, edit.sb.blocks_count());
+        for g in 0..super::shape::groups(&edit.sb, start) as usize {
+            let kept = start.saturating_sub(edit.sb.group_first_block(g as u32)) / u64::from(edit.sb.cluster_ratio());
+            let clusters = kept.min(u64::from(edit.sb.clusters_in_group(g as u32))) as usize;
+            bitmap::set_range(space.map(edit, g)?, 0, clusters);
+        }
+        Ok(space)
+    }
+
+    /// How many clusters are free.
+    pub(super) fn free(&mut self, edit: &Edit) -> Result<u64> {
+        let clusters = edit.sb.clusters_per_group() as usize;
+        (0..self.maps.len()).map(|g| Ok(bitmap::count_zeros(self.map(edit, g)?, clusters) as u64)).sum()
     }
 
     fn map(&mut self, edit: &Edit, g: usize) -> Result<&mut Vec<u8>> {
@@ -44,13 +61,17 @@ impl Space {
     pub(super) fn take(&mut self, edit: &Edit, want: u64) -> Result<Range<u64>> {
         let mut len = want.min(u64::from(edit.sb.clusters_per_group()));
         while len > 0 {
-            if len < self.none_of {
-                for g in 0..self.maps.len() {
-                    if let Some(found) = self.take_in(edit, g, len)? {
-                        return Ok(found);
-                    }
-                }
-                self.none_of = len;
+            // So that many searches do not all begin at the first group.
+            let from = self.none_before[..=len.ilog2() as usize].iter().copied().max().unwrap_or(0);
+            let (mut g, mut found) = (from, None);
+            while g < self.maps.len() && found.is_none() {
+                found = self.take_in(edit, g, len)?;
+                g += usize::from(found.is_none());
+            }
+            let none = &mut self.none_before[len.next_power_of_two().ilog2() as usize];
+            *none = g.max(*none);
+            if let Some(found) = found {
+                return Ok(found);
             }
             len /= 2;
         }
@@ -82,7 +103,7 @@ impl Space {
             let at = (block - edit.sb.group_first_block(g)) / u64::from(edit.sb.cluster_ratio());
             if let Some(Some(map)) = self.maps.get_mut(g as usize) {
                 bitmap::clear(map, at as usize);
-                self.none_of = u64::MAX;
+                self.none_before.iter_mut().for_each(|none| *none = (g as usize).min(*none));
             }
         }
     }

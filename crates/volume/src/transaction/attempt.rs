@@ -1,7 +1,7 @@
 //! One attempt at a transaction: its locks, its space, and what it has to be begun anew with.
 
 use super::{Plan, Step};
-use crate::dir::init;
+use crate::behalf;
 use crate::dir::lock::{dangling, in_order};
 use crate::dir::ops::Fate;
 use crate::node::{NodeGuard, NodeState};
@@ -39,7 +39,7 @@ pub(super) struct Want {
 impl Want {
     /// For the first attempt: no locks, and as much space as is usual.
     pub(super) fn usual(vol: &Volume, plan: &Plan<'_>) -> Self {
-        let need = init::need(vol, plan.caller);
+        let need = behalf::of_owner(vol, plan.caller);
         Self { locks: BTreeMap::new(), cost: Cost { journal: plan.usual(vol), blocks: 0, need } }
     }
 

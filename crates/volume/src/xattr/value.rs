@@ -14,7 +14,7 @@ use ondol_env::reach::{self, Place};
 use ondol_env::sync::thread;
 use ondol_format::csum::crc32c;
 use ondol_format::xattr::{
-    VALUE_MAX, Xattr, init_value_inode, is_value_inode, set_value_refs, value_entry_hash, value_hash, value_refs,
+    VALUE_MAX, Xattr, init_value_inode, is_value_entry_hash, is_value_inode, set_value_refs, value_hash, value_refs,
     value_sectors,
 };
 use ondol_format::{Incompat, Inode};
@@ -62,7 +62,7 @@ pub(super) fn read(vol: &Volume, ino: Ino, xattr: &Xattr) -> Result<Vec<u8>> {
     let mut value = vec![0; size];
     vol.read_at(xattr.value_inum, inode, 0, &mut value)?;
     let hash = crc32c(vol.shared.sb.value_seed(), &value);
-    if hash == value_hash(inode) && (xattr.hash == value_entry_hash(&xattr.name, hash)) {
+    if hash == value_hash(inode) && is_value_entry_hash(xattr.hash, &xattr.name, hash) {
         return Ok(value);
     }
     if inode.mtime.sec as u32 == ino && value_refs(inode) == 0 {

@@ -64,6 +64,7 @@ const LOGICAL: &[(&str, &str, &str)] = &[
     ("small size", "sif f size 1000\n", "is stored"),
     ("size of a directory", "sif d size 2048\n", "a directory of 2048 bytes with 1 blocks"),
     ("space used", "sif f blocks 4\n", "i_blocks is 4, but 10"),
+    ("a fragment", "sif f faddr 7\n", "the address of a fragment"),
     ("no type", "sif f mode 0777\n", "no file type"),
     ("other type", "sif f mode 0140644\n", "directory entry"),
     ("deletion time", "sif f dtime 1234567\n", "has a deletion time"),
@@ -379,4 +380,25 @@ fn noise() {
         let report = checked(&bytes);
         assert!(report.problems.len() < 20_000);
     }
+}
+
+/// Fields that mean something on other volumes alone, the files of quotas, and whose journal it is.
+#[test]
+fn what_only_other_volumes_have() {
+    let narrow = crate::rig::mkfs(16, &["-b", "1024", "-O", "^64bit,^metadata_csum,^huge_file", "-J", "size=1"]);
+    let quota = crate::rig::mkfs(16, &["-b", "1024", "-O", "quota,^metadata_csum", "-J", "size=1"]);
+    let harm = |bytes: &[u8], requests: &'static str| inflict(bytes, &Debugfs(requests));
+    for (what, bytes, word) in [
+        ("xattr block", harm(&narrow, "write /dev/null f\nsif f file_acl 0x200000000\n"), "without 64bit"),
+        ("blocks", harm(&narrow, "write /dev/null f\nsif f blocks 0x200000000\n"), "without huge_file"),
+        ("no inode", harm(&quota, "ssv usr_quota_inum 808464432\n"), "no inode that may hold user quotas"),
+        ("a reserved inode", harm(&quota, "ssv grp_quota_inum 8\n"), "no inode that may hold group quotas"),
+        ("no file", harm(&quota, "ssv prj_quota_inum 11\n"), "is no regular file"),
+        ("a journal of two", inflict(&narrow, &Poke("bmap <8> 0", |b| b[0x43] = 2)), "that of 2 file systems"),
+    ] {
+        assert_found(&bytes, what, word);
+    }
+    // Without the feature nobody looks at the numbers.
+    let bytes = harm(&narrow, "ssv usr_quota_inum 808464432\n");
+    assert_clean(&bytes, "numbers of quota files without quota");
 }

@@ -11,6 +11,7 @@ over_engines! {
     listed_while_it_becomes_an_index,
     listed_while_linear,
     renames_that_cross,
+    each_below_the_other,
 }
 
 /// A small random source.
@@ -95,6 +96,33 @@ fn listed_while_it_becomes_an_index() {
 
 fn listed_while_linear() {
     listed_while_changing(&["-b", "4096", "-O", "^dir_index"], 1);
+}
+
+/// Two threads each try to put one of two directories below the other, over and over: never are both below each other,
+/// and what has moved is known by its new place at once.
+fn each_below_the_other() {
+    let fs = Fs::open(mkfs(8, &["-b", "1024"]));
+    let deep = (0..20).fold(TOP, |dir, n| fs.mkdir(dir, &format!("level {n}")));
+    let (a, b) = (fs.mkdir(deep, "a"), fs.mkdir(deep, "b"));
+    let below = [fs.mkdir(a, "below"), fs.mkdir(b, "below")];
+    thread::scope(|s| {
+        for (name, into) in [(&b"a"[..], below[1]), (b"b", below[0])] {
+            let fs = &fs;
+            s.spawn(move || {
+                for _ in 0..3000 {
+                    match fs.volume.rename(deep, name, into, name, Rename::NoReplace) {
+                        Ok(()) => fs.volume.rename(into, name, deep, name, Rename::NoReplace).expect("the way back"),
+                        Err(Error::Invalid(_)) => {}
+                        Err(e) => panic!("{e}"),
+                    }
+                }
+            });
+        }
+    });
+    fs.volume.rename(deep, b"a", below[1], b"a", Rename::Replace).expect("nobody is below another now");
+    assert!(matches!(fs.volume.rename(deep, b"b", below[0], b"b", Rename::Replace), Err(Error::Invalid(_))));
+    assert!(matches!(fs.volume.rename(deep, b"b", a, b"b", Rename::Replace), Err(Error::Invalid(_))));
+    fs.check("after the two");
 }
 
 /// Moves directories about, into and over each other, from many threads; nothing may hang, get lost or form a circle.

@@ -319,7 +319,7 @@ fn contents_of_inodes_change_places() {
     }
     let dry = Exchange { dry_run: true, ..to_eof() };
     v.exchange((inos[0], 0), (inos[1], 0), &dry).unwrap();
-    assert_eq!(v.getattr(inos[0]).unwrap().blocks, 0, "still in its inode");
+    assert_eq!(v.getattr(inos[0]).unwrap().blocks, 1, "still in its inode");
     v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
     exchange_bytes(&mut a, 0, &mut b, 0, None);
     v.exchange((inos[2], 0), (inos[1], 0), &Exchange { written_only: true, ..range(50) }).unwrap();

@@ -20,12 +20,14 @@ over_setups! {
 }
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+/// The flag of an inode that has its contents in itself.
+const INLINE_DATA: u32 = 0x1000_0000;
 
 fn is_inline(bytes: &[u8], name: &str) -> bool {
     let (text, _) = debugfs(bytes, &format!("stat {name}"));
     let flags = text.split("Flags: 0x").nth(1).and_then(|rest| rest.split_whitespace().next());
     let flags = flags.and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or_else(|| panic!("no flags in {text}"));
-    flags & 0x1000_0000 != 0
+    flags & INLINE_DATA != 0
 }
 
 /// e2fsck and our check find nothing.
@@ -58,7 +60,8 @@ fn what_debugfs_has_put_into_inodes_is_read_and_changed_there() {
     assert_eq!(rig.vol.seek(file, 3, Seek::Hole).unwrap(), 100);
     rig.vol.write(file, 90, &[7; 20]).unwrap();
     rig.vol.create(directory, b"x", 0o644, USER).unwrap();
-    assert_eq!(rig.vol.getattr(file).unwrap().blocks, 0);
+    // As the kernel says it: programs that copy files take one without any space for a hole.
+    assert_eq!([file, directory, link].map(|ino| rig.vol.getattr(ino).unwrap().blocks), [1, 0, 0]);
     let bytes = closed(rig);
     assert!(is_inline(&bytes, "f") && is_inline(&bytes, "d"));
     assert_eq!(dump(&bytes, "f"), [&content[..90], &[7; 20]].concat());
@@ -88,16 +91,18 @@ fn a_file_leaves_its_inode_when_it_no_longer_fits() {
                 model.resize(at, 0);
             }
             assert!(rig.read_all(ino) == model, "step {i}");
-            let blocks = rig.vol.getattr(ino).unwrap().blocks;
-            inside += usize::from(blocks == 0);
-            left += usize::from(blocks > 0);
-            if blocks > 0 && random.below(6) == 0 {
+            let attr = rig.vol.getattr(ino).unwrap();
+            let is_inside = attr.flags & INLINE_DATA != 0;
+            assert!(!is_inside || attr.blocks == attr.size.div_ceil(512), "step {i}: {attr:?}");
+            inside += usize::from(is_inside);
+            left += usize::from(!is_inside);
+            if !is_inside && random.below(6) == 0 {
                 rig.vol.unlink(ROOT, b"f").unwrap();
                 ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
                 model.clear();
             }
         }
-        assert!(inside > 30 && left > 30, "{inside} inside, {left} outside");
+        assert!(inside > 10 && left > 30, "{inside} inside, {left} outside");
         let bytes = closed(rig);
         // debugfs writes out all of i_block, also of shorter files.
         let dumped = dump(&bytes, "f");
@@ -300,7 +305,7 @@ fn refused_ranges_leave_a_file_in_its_inode() {
     rig.vol.fallocate(ino, PunchHole, 90, 1024).unwrap();
     rig.vol.fallocate(ino, PunchHole, 1 << 20, 1024).unwrap();
     let after = rig.vol.getattr(ino).unwrap();
-    assert_eq!((after.size, after.blocks, after.mtime, after.ctime), (90, 0, before.mtime, before.ctime));
+    assert_eq!((after.size, after.blocks, after.mtime, after.ctime), (90, 1, before.mtime, before.ctime));
     assert!(rig.read_all(ino) == content);
     let bytes = closed(rig);
     assert!(is_inline(&bytes, "f"));

@@ -94,7 +94,7 @@ fn a_journal_elsewhere_is_refused() {
 fn no_file_can_own_the_journal() {
     let bytes = mkfs("32M", &["-b", "1024"], 1);
     let rig = mount(bytes);
-    assert!(matches!(rig.vol.write(8, 0, b"x"), Err(Error::Corrupt(_))));
+    assert!(matches!(rig.vol.write(8, 0, b"x"), Err(Error::NotPermitted(_))));
     let bytes = rig.unmount_checked();
     let rig = mount(bytes);
     let ino = ino_of(&rig.store.to_bytes(), "f0");

@@ -22,14 +22,17 @@ Mount options:
   offset=SIZE, sizelimit=SIZE     the image begins with this byte of the file or device, and has so many
   norecovery, noload              with ro: do not replay the journal
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
-  allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
+  allow_other, allow_root, default_permissions, auto_unmount, fsname=, max_read=, max_threads=
                                   as for mount.fuse3(8)
+  uid=N, gid=N, umask=022         owner, group and mode that all files are shown with; permissions are checked by these
+  fakeroot                        nobody checks permissions; with nosuid and nodev
+  minixdf, bsddf                  whether df(1) counts the file system's own blocks: bsddf
   writeback_cache                 the kernel collects writes; fsync covers its file and what it has handed over
   log_level=LEVEL                 how much a server logs: error, warn, info, debug or trace
   metrics=PORT|HOST:PORT|unix:PATH|FILE.prom
                                   what the mount does, for Prometheus: by HTTP, or in a file for node_exporter
-  atomic_write                    F2FS's ioctls of atomic writes, as SQLite can use them; no page cache
   log=FILE                        where a server in the background writes its messages, instead of the system's log
+Options of ext4 and FUSE that mean nothing here are taken; others are refused with what to write instead.
 ",
             $of_buckets,
             "

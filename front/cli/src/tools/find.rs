@@ -167,29 +167,42 @@ impl FromStr for SizeTest {
 const TESTS: [&str; 10] =
     ["-name", "-iname", "-path", "-type", "-size", "-empty", "-maxdepth", "-mindepth", "-print0", "-print"];
 
-/// The words of a command line in which `ondol find` has the names of its tests with two dashes. `-print`, which is what happens anyway, is left out.
-pub(crate) fn with_two_dashes(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = words.collect();
+/// The words of a command line in which `ondol find` has the names of its tests with two dashes. `-print` and `-a`,
+/// which is what happens anyway, are left out.
+///
+/// # Errors
+/// It has what find(1) joins tests with and this command does not know.
+pub(crate) fn with_two_dashes(words: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, String> {
+    let words: Vec<OsString> = words.collect();
     if words.get(command_at(&words)).is_none_or(|command| command != "find") {
-        return words;
+        return Ok(words);
     }
-    let mut is_value = false;
-    words.retain_mut(|word| {
-        if std::mem::take(&mut is_value) {
-            return true;
-        }
+    let (mut out, mut is_value) = (Vec::new(), false);
+    let mut rest = words.into_iter().peekable();
+    while let Some(mut word) = rest.next() {
         let bare = word.to_str().unwrap_or_default().to_owned();
-        let name = if bare.starts_with("--") { bare[1..].to_owned() } else { bare.clone() };
-        is_value = TESTS.contains(&name.as_str()) && !matches!(name.as_str(), "-empty" | "-print0" | "-print");
-        if bare == "-print" {
-            return false;
+        if !std::mem::take(&mut is_value) {
+            if joins(&bare, rest.peek()) {
+                return Err(format!("`{bare}` is not known: all tests must fit; each call has one set of tests"));
+            }
+            if matches!(bare.as_str(), "-print" | "-a" | "-and") {
+                continue;
+            }
+            let name = if bare.starts_with("--") { &bare[1..] } else { &bare };
+            is_value = TESTS.contains(&name) && !matches!(name, "-empty" | "-print0" | "-print");
+            if TESTS.contains(&bare.as_str()) {
+                word = format!("-{bare}").into();
+            }
         }
-        if TESTS.contains(&bare.as_str()) {
-            *word = format!("-{bare}").into();
-        }
-        true
-    });
-    words
+        out.push(word);
+    }
+    Ok(out)
+}
+
+/// Whether a word joins the tests of find(1) otherwise than that all must fit. Behind `-o` there may be mount options.
+fn joins(word: &str, next: Option<&OsString>) -> bool {
+    let is_test = |next: &OsString| next.as_bytes().starts_with(b"-") || next == "(" || next == "!";
+    matches!(word, "-or" | "-not" | "!" | "(" | ")") || (word == "-o" && next.is_none_or(is_test))
 }
 
 #[cfg(test)]
@@ -199,15 +212,25 @@ mod tests {
     #[test]
     fn tests_are_written_as_for_find() {
         let words = |line: &str| -> Vec<String> {
-            let words = with_two_dashes(line.split(' ').map(OsString::from));
+            let words = with_two_dashes(line.split(' ').map(OsString::from)).unwrap();
             words.into_iter().map(|word| word.into_string().unwrap()).collect()
         };
         assert_eq!(
             words("ondol find x.img / -name -name -type f -print").join(" "),
             "ondol find x.img / --name -name --type f"
         );
+        assert_eq!(words("ondol find x.img -name -o -iname !").join(" "), "ondol find x.img --name -o --iname !");
         assert_eq!(words("ondol find x.img --name -empty -empty").join(" "), "ondol find x.img --name -empty --empty");
         assert_eq!(words("ondol ls x.img -name").join(" "), "ondol ls x.img -name");
+        assert_eq!(
+            words("ondol find -o ro x.img -name a -a -empty").join(" "),
+            "ondol find -o ro x.img --name a --empty"
+        );
+        for joins in ["-o", "-or", "-not", "!", "("] {
+            let line = format!("ondol find x.img -name a {joins} -name b");
+            let said = with_two_dashes(line.split(' ').map(OsString::from)).unwrap_err();
+            assert!(said.starts_with(&format!("`{joins}` is not known")), "{said}");
+        }
     }
 
     #[test]

@@ -45,8 +45,6 @@ struct Lister<'a> {
 /// A name to be listed.
 struct Named {
     name: OsString,
-    /// Where it is.
-    path: PathBuf,
     attr: Attr,
 }
 
@@ -64,7 +62,7 @@ impl Lister<'_> {
             match self.named(&path) {
                 Ok(attr) => {
                     let is_dir = attr.file_type == FileType::Directory && !self.args.directory;
-                    let named = Named { name: given.as_os_str().to_owned(), path, attr };
+                    let named = Named { name: given.as_os_str().to_owned(), attr };
                     if is_dir { dirs.push(named) } else { files.push(named) }
                 }
                 Err(what) => self.tell(SERIOUS, &what),
@@ -73,7 +71,7 @@ impl Lister<'_> {
         self.sort(&mut files);
         self.sort(&mut dirs);
         self.begun = !files.is_empty();
-        self.rows(&files);
+        self.rows(Path::new("/"), &files);
         let headed = paths.len() > 1 || self.args.recursive;
         for dir in dirs {
             if self.out.is_over() {
@@ -82,7 +80,7 @@ impl Lister<'_> {
             if self.args.recursive {
                 self.tree(&dir);
             } else {
-                self.directory(headed.then_some(&dir.name), &dir.path, dir.attr.ino, SERIOUS);
+                self.directory(headed.then_some(&dir.name), &inside(Path::new(&dir.name)), dir.attr.ino, SERIOUS);
             }
         }
     }
@@ -103,24 +101,24 @@ impl Lister<'_> {
 
     /// A directory and all below it, each with a heading.
     fn tree(&mut self, dir: &Named) {
-        let (mut listed, mut walk) = (Vec::new(), Walk::new(self.opened, &dir.path, (dir.attr, dir.attr.ino)));
+        let top = inside(Path::new(&dir.name));
+        let mut walk = Walk::new(self.opened, &top, (dir.attr, dir.attr.ino));
         while let Some(event) = walk.next() {
-            match event {
-                Event::Enter(found) if found.is_dir() => {
-                    if found.depth > 0 && self.is_hidden(found.path.file_name().unwrap_or_default()) {
-                        walk.pass_by();
-                    } else {
-                        listed.push((found.path, found.attr.ino, found.depth));
-                    }
-                }
-                // What cannot be read is told when the directory is listed.
-                Event::Enter(_) | Event::Leave(_) | Event::Failed(_) => {}
+            // What cannot be read is told when the directory is listed.
+            let Event::Enter(found) = event else { continue };
+            if self.out.is_over() {
+                return;
             }
-        }
-        for (path, ino, depth) in listed {
-            let below = path.strip_prefix(&dir.path).unwrap_or(Path::new(""));
-            let name = if depth == 0 { dir.name.clone() } else { Path::new(&dir.name).join(below).into_os_string() };
-            self.directory(Some(&name), &path, ino, if depth == 0 { SERIOUS } else { MINOR });
+            if !found.is_dir() {
+                continue;
+            }
+            if found.depth > 0 && self.is_hidden(found.path.file_name().unwrap_or_default()) {
+                walk.pass_by();
+                continue;
+            }
+            let below = found.path.strip_prefix(&top).unwrap_or(Path::new(""));
+            let name = if found.depth == 0 { dir.name.clone() } else { Path::new(&dir.name).join(below).into() };
+            self.directory(Some(&name), &found.path, found.attr.ino, if found.depth == 0 { SERIOUS } else { MINOR });
         }
     }
 
@@ -147,22 +145,21 @@ impl Lister<'_> {
         names.retain(|name| !self.is_hidden(name));
         let mut rows = Vec::new();
         for name in names {
-            let at = path.join(&name);
             let found = if name == "." {
                 self.opened.inodes().getattr(ino)
             } else {
                 self.opened.inodes().lookup(ino, name.as_bytes())
             };
             match found {
-                Ok(attr) => rows.push(Named { name, path: at, attr }),
+                Ok(attr) => rows.push(Named { name, attr }),
                 Err(e) => {
-                    let what = self.opened.said_of(&at, e);
+                    let what = self.opened.said_of(&path.join(&name), e);
                     self.tell(MINOR, &what);
                 }
             }
         }
         self.sort(&mut rows);
-        self.rows(&rows);
+        self.rows(path, &rows);
     }
 
     fn sort(&self, rows: &mut [Named]) {
@@ -181,27 +178,28 @@ impl Lister<'_> {
         });
     }
 
-    fn rows(&mut self, names: &[Named]) {
+    fn rows(&mut self, dir: &Path, names: &[Named]) {
         if self.args.zero {
             for named in names {
                 self.out.bytes(&[named.name.as_bytes(), b"\0"].concat());
             }
             return;
         }
-        let rows: Vec<Row> = names.iter().map(|named| self.row(named)).collect();
+        let rows: Vec<Row> = names.iter().map(|named| self.row(dir, named)).collect();
         let widths = Widths::of(&rows);
         for row in &rows {
             self.out.line(&row.text(&widths, self.args));
         }
     }
 
-    fn row(&mut self, named: &Named) -> Row {
+    /// One of the names in a directory.
+    fn row(&mut self, dir: &Path, named: &Named) -> Row {
         let mut name = named.name.as_bytes().to_vec();
         if self.args.long && named.attr.file_type == FileType::Symlink {
             match self.opened.inodes().readlink(named.attr.ino) {
                 Ok(target) => name.extend([b" -> ".as_slice(), &target].concat()),
                 Err(e) => {
-                    let what = self.opened.said_of(&named.path, e);
+                    let what = self.opened.said_of(&inside(&dir.join(&named.name)), e);
                     self.tell(MINOR, &what);
                 }
             }

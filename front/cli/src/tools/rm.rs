@@ -6,9 +6,8 @@ use super::out::Out;
 use super::walk::{Event, Found, Walk};
 use crate::failure::{FAILED, Outcome};
 use ondol::{Attr, FileType, Ino};
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Removes files.
 pub(crate) fn rm(args: &args::Rm) -> Outcome {
@@ -69,30 +68,22 @@ impl Remover<'_> {
 
     /// Removes a tree from below. A directory in which something stays, stays without a word of its own.
     fn tree(&mut self, path: &Path, found: (Attr, Ino)) {
-        let mut kept: HashSet<PathBuf> = HashSet::new();
-        let mut here: Vec<PathBuf> = Vec::new();
+        // Of the directories on the way down, whether something stays in them.
+        let mut stays: Vec<bool> = Vec::new();
         for event in Walk::new(self.opened, path, found) {
-            let (gone, of) = match event {
+            let gone = match event {
                 Event::Enter(found) if found.is_dir() => {
-                    here.push(found.path);
+                    stays.push(false);
                     continue;
                 }
-                Event::Enter(found) => (self.name(&found), here.last().cloned()),
-                Event::Leave(dir) => {
-                    here.pop();
-                    let above = here.last().cloned();
-                    let stays = kept.remove(&dir.path);
-                    if stays {
-                        kept.extend(above);
-                        continue;
-                    }
-                    (self.name(&dir), above)
-                }
-                Event::Failed(what) => (Err(what), here.last().cloned()),
+                Event::Enter(found) => self.name(&found).map_err(Some),
+                Event::Leave(_) if stays.pop() == Some(true) => Err(None),
+                Event::Leave(dir) => self.name(&dir).map_err(Some),
+                Event::Failed(what) => Err(Some(what)),
             };
             if let Err(what) = gone {
-                self.tell(what);
-                kept.extend(of);
+                what.into_iter().for_each(|what| self.tell(what));
+                stays.last_mut().into_iter().for_each(|stays| *stays = true);
             }
         }
     }

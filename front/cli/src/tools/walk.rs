@@ -4,7 +4,7 @@ use super::open::Opened;
 use ondol::{Attr, FileType, Ino, inodes};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
@@ -37,13 +37,25 @@ pub(crate) enum Event {
     Failed(String),
 }
 
+/// A directory that was gone into.
+struct Level {
+    parent: Ino,
+    attr: Attr,
+    /// The names in it that were not met yet.
+    names: IntoIter<OsString>,
+    /// How long the path of the directory above it is.
+    above: usize,
+}
+
 /// A walk, in the order of names.
 pub(crate) struct Walk<'v> {
     opened: &'v Opened,
     first: Option<Found>,
     /// The directory that was met last, whose entries come next.
     ahead: Option<Found>,
-    levels: Vec<(Found, IntoIter<OsString>)>,
+    /// Where the last level is. That of each would be as long as the tree is deep.
+    path: PathBuf,
+    levels: Vec<Level>,
     /// Directories that were gone into: damage may lead there twice, or round and round.
     seen: HashSet<Ino>,
 }
@@ -52,7 +64,7 @@ impl<'v> Walk<'v> {
     /// From a path on, which is in directory `parent`.
     pub(crate) fn new(opened: &'v Opened, path: &Path, (attr, parent): (Attr, Ino)) -> Self {
         let first = Some(Found { path: path.to_owned(), parent, attr, depth: 0 });
-        Self { opened, first, ahead: None, levels: Vec::new(), seen: HashSet::new() }
+        Self { opened, first, ahead: None, path: path.to_owned(), levels: Vec::new(), seen: HashSet::new() }
     }
 
     /// Does not go into the directory that was met last.
@@ -67,16 +79,25 @@ impl<'v> Walk<'v> {
 
     /// Goes into a directory; what is wrong with it.
     fn go_into(&mut self, dir: Found) -> Option<String> {
-        let wrong = |what: &str| format!("{}: {what}", self.opened.shown(&dir.path));
-        if !self.seen.insert(dir.attr.ino) {
-            let what = wrong("this directory has a second name, which is damage: `ondol check -n` says more");
-            self.levels.push((dir, Vec::new().into_iter()));
-            return Some(what);
-        }
-        let (names, failed) = list(self.opened.inodes(), dir.attr.ino);
-        let failed = failed.map(|e| self.opened.said_of(&dir.path, e));
-        self.levels.push((dir, names.into_iter()));
+        let Found { path, parent, attr, .. } = dir;
+        let (names, failed) = if self.seen.insert(attr.ino) {
+            let (names, failed) = list(self.opened.inodes(), attr.ino);
+            (names, failed.map(|e| self.opened.said_of(&path, e)))
+        } else {
+            let what = "this directory has a second name, which is damage: `ondol check -n` says more";
+            (Vec::new(), Some(format!("{}: {what}", self.opened.shown(&path))))
+        };
+        let above = std::mem::replace(&mut self.path, path).as_os_str().len();
+        self.levels.push(Level { parent, attr, names: names.into_iter(), above });
         failed
+    }
+
+    /// Goes back to the directory above.
+    fn leave(&mut self) -> Option<Event> {
+        let Level { parent, attr, above, .. } = self.levels.pop()?;
+        let path = self.path.clone();
+        cut(&mut self.path, above);
+        Some(Event::Leave(Found { path, parent, attr, depth: self.levels.len() }))
     }
 }
 
@@ -92,16 +113,21 @@ impl Iterator for Walk<'_> {
         {
             return Some(Event::Failed(what));
         }
-        let (dir, names) = self.levels.last_mut()?;
-        let Some(name) = names.next() else {
-            return self.levels.pop().map(|(dir, _)| Event::Leave(dir));
-        };
-        let (path, parent, depth) = (dir.path.join(&name), dir.attr.ino, dir.depth + 1);
+        let dir = self.levels.last_mut()?;
+        let Some(name) = dir.names.next() else { return self.leave() };
+        let (path, parent, depth) = (self.path.join(&name), dir.attr.ino, self.levels.len());
         Some(match self.opened.inodes().lookup(parent, name.as_bytes()) {
             Ok(attr) => self.met(Found { path, parent, attr, depth }),
             Err(e) => Event::Failed(self.opened.said_of(&path, e)),
         })
     }
+}
+
+/// Makes a path as long as it was before something was added.
+pub(crate) fn cut(path: &mut PathBuf, len: usize) {
+    let mut bytes = std::mem::take(path).into_os_string().into_vec();
+    bytes.truncate(len);
+    *path = OsString::from_vec(bytes).into();
 }
 
 /// The names in a directory without `.` and `..`, in the order of their bytes, as far as they can be read, and why no further.

@@ -229,11 +229,11 @@ pub(crate) mod built {
         // Nothing is acknowledged any more by the first one.
         let refused = durable(&store.on("late"), b"lost").unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{refused}");
-        let said = fails(ondol().arg("umount").arg(store.place.mount_point()), 2);
+        let said = fails(ondol().args(["umount", "--wait"]).arg(store.place.mount_point()), 2);
         assert!(said.contains("was not closed") && said.contains(&target), "{said}");
         let said = store.said(first);
         assert!(said.contains("was taken over by process") && !said.contains("ondol recover"), "{said}");
-        unmounts(ondol().arg("umount").arg(second.mount_point()));
+        unmounts(ondol().args(["umount", "--wait"]).arg(second.mount_point()));
         assert_eq!(succeeds(ondol().args(["cat", &target, "/synced"])), "second");
         fails(ondol().args(["cat", &target, "/late"]), 1);
         store.is_clean();
@@ -252,7 +252,7 @@ pub(crate) mod built {
             fs::write(store.on("unsynced"), "perhaps").unwrap();
             store.place.server(server).kill().unwrap();
             store.place.server(server).wait().unwrap();
-            let out = output(ondol().arg("umount").arg(store.place.mount_point()));
+            let out = output(ondol().args(["umount", "--wait"]).arg(store.place.mount_point()));
             assert!(out.status.success(), "{out:?}");
         }
         // Whoever is gone is not waited for, and that is said.
@@ -315,7 +315,7 @@ pub(crate) mod built {
         assert_eq!(fs::read(second.on("unsynced")).unwrap(), b"before");
         assert!(fs::write(second.on("new"), "").is_err());
         durable(&store.on("later"), b"later").unwrap();
-        unmounts(ondol().arg("umount").arg(second.mount_point()));
+        unmounts(ondol().args(["umount", "--wait"]).arg(second.mount_point()));
         succeeds(ondol().args(["check", "-n", &store.snapshot("two")]));
         let image = store.exported(&store.snapshot("two"));
         assert_eq!(succeeds(ondol().arg("cat").arg(&image).arg("/file")).into_bytes(), [4; 50_000]);
@@ -417,7 +417,7 @@ pub(crate) mod built {
         assert!(said.contains("taken over; clean"), "{said}");
         // Whoever is idle learns of it, too, and what comes later fails.
         assert!(eventually(|| durable(&store.on("late"), b"x").is_err()));
-        output(ondol().arg("umount").arg(store.place.mount_point()));
+        output(ondol().args(["umount", "--wait"]).arg(store.place.mount_point()));
         store.said(server);
         assert_eq!(succeeds(ondol().args(["cat", &target, "/file"])), "synced");
         store.is_clean();

@@ -16,7 +16,7 @@ impl Store {
     fn lose(&mut self, server: usize) {
         self.place.server(server).kill().unwrap();
         self.place.server(server).wait().unwrap();
-        let out = output(ondol().arg("umount").arg(self.place.mount_point()));
+        let out = output(ondol().args(["umount", "--wait"]).arg(self.place.mount_point()));
         assert!(out.status.success(), "{out:?}");
     }
 }

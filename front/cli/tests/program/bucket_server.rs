@@ -150,7 +150,7 @@ fn killed_and_started_again(options: &str) {
     // The mount is lost, too. What it has acknowledged is there.
     place.server(mounted).kill().unwrap();
     place.server(mounted).wait().unwrap();
-    succeeds(ondol().arg("umount").arg(place.mount_point()));
+    succeeds(ondol().args(["umount", "--wait"]).arg(place.mount_point()));
     place.serve_by(server.mount(&place, options));
     for (writer, synced) in load.synced.iter().enumerate() {
         let synced = synced.load(SeqCst);

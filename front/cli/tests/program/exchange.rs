@@ -1,4 +1,4 @@
-//! `ondol exchange` and its ioctl on a mount: what the kernel keeps of both files, and who may.
+//! `ondol exchange` and its tickets on a mount: what the kernel keeps of both files, and who may.
 
 use crate::place::{Place, fails, needs_root, ondol, output, succeeds};
 use std::fs::{self, Permissions};
@@ -26,13 +26,17 @@ fn python(place: &Place, script: &str) -> bool {
     true
 }
 
-/// The beginning of scripts: the ioctl itself, asked of the second file.
-const IOCTL: &str = "
-import fcntl, mmap, os, struct, subprocess, sys
-def generation(f): return struct.unpack('II', fcntl.ioctl(f, 0x80087601, bytes(8)))[0]
-def exchange(one, other, at=0, to=0, length=0, flags=1, generation=generation, pad=0):
-    fields = (os.fstat(one.fileno()).st_ino, generation(one), pad, at, to, length, flags)
-    fcntl.ioctl(other, 0x4030EF81, struct.pack('QIIQQQQ', *fields))
+/// The beginning of scripts: an exchange as any program can do it.
+const TICKETS: &str = "
+import ctypes, mmap, os, struct, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def present(f, ticket):
+    if libc.fallocate(f.fileno(), 1, *map(ctypes.c_long, ticket)):
+        raise OSError(ctypes.get_errno(), 'fallocate')
+def exchange(one, other, at=0, to=0, length=0, flags=1):
+    ticket = struct.unpack('QQ', os.getxattr(other.fileno(), f'ondol.exchange.{flags}.{at}.{to}.{length}'))
+    os.getxattr(one.fileno(), 'ondol.exchange.%d.%d' % ticket)
+    for f in one, other: present(f, ticket)
 ";
 
 #[test]
@@ -86,13 +90,13 @@ fn what_cannot_be_exchanged_is_refused_by_name() {
     refused(&["a", "nothing"], "nothing");
     refused(&["a", "/etc/hostname"], "/etc/hostname");
     let wrong = "
-for what in [dict(flags=16), dict(pad=1), dict(generation=lambda f: generation(f) ^ 1), dict(length=1 << 63, flags=0)]:
+for what in [dict(flags=16), dict(at=-1), dict(length=1 << 63, flags=0)]:
     try: exchange(open('a', 'r+b'), open('b', 'r+b'), **what)
-    except OSError as e: assert e.errno in (2, 22), e
+    except OSError as e: assert e.errno in (22, 27), e
     else: raise AssertionError(what)
 assert open('a', 'rb').read() == b'a' * 10000
 ";
-    python(&place, &(IOCTL.to_owned() + wrong));
+    python(&place, &(TICKETS.to_owned() + wrong));
     place.umount();
     place.is_clean();
 }
@@ -120,7 +124,7 @@ maps[0].flush()
 assert open('a', 'rb').read(3) == b'new' and open('b', 'rb').read(3) == b'aaa'
 "
         .replace("int(sys.argv[1])", if options == "writeback_cache" { "0" } else { "1" });
-        if !python(&place, &(IOCTL.to_owned() + &script)) {
+        if !python(&place, &(TICKETS.to_owned() + &script)) {
             return;
         }
         place.umount();
@@ -150,7 +154,7 @@ fn mounts_that_cannot_keep_pages_right_refuse() {
 }
 
 #[test]
-fn both_files_must_be_the_callers_own() {
+fn both_files_must_be_open_to_the_caller() {
     use std::os::unix::process::CommandExt;
     if ondol_skips::skips(needs_root()) {
         return;
@@ -166,10 +170,11 @@ fn both_files_must_be_the_callers_own() {
     make("own", NOBODY, 0o600);
     make("program", NOBODY, 0o4700);
     make("roots", 0, 0o666);
+    make("shown", 0, 0o644);
     make("unreadable", NOBODY, 0o200);
     let as_nobody = |script: &str| {
         let mut command = Command::new("python3");
-        command.args(["-c", &(IOCTL.to_owned() + script)]).current_dir(place.mount_point());
+        command.args(["-c", &(TICKETS.to_owned() + script)]).current_dir(place.mount_point());
         command.uid(NOBODY).gid(NOBODY).output()
     };
     let Ok(out) = as_nobody("exchange(open('own', 'r+b'), open('program', 'r+b'))") else {
@@ -178,21 +183,33 @@ fn both_files_must_be_the_callers_own() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(fs::read(place.on("own")).unwrap(), [b'p'; 5000]);
     assert_eq!(fs::metadata(place.on("program")).unwrap().mode() & 0o7777, 0o700, "as by a write");
-    // Named by its number, and asked of a descriptor that is open for reading only.
+    // Who may not write to one of them, or has it open for reading only, and who may not read one.
     let refused = "
-def refused(one, other):
-    try: exchange(one, other)
-    except OSError as e: assert e.errno == 13, e
-    else: raise AssertionError('not refused')
-own, roots = open('own', 'rb'), open('roots', 'r+b')
-refused(roots, own); refused(own, roots)
-refused(own, os.fdopen(os.open('unreadable', os.O_WRONLY), 'wb', closefd=False))
+def refused(one, other, why):
+    for pair in (one, other), (other, one):
+        try: exchange(*pair)
+        except OSError as e: assert e.errno == why, e
+        else: raise AssertionError('not refused')
+own, roots, shown = open('own', 'r+b'), open('roots', 'r+b'), open('shown', 'rb')
+refused(roots, open('own', 'rb'), 9); refused(own, shown, 9)
+refused(own, os.fdopen(os.open('unreadable', os.O_WRONLY), 'wb', closefd=False), 13)
+# A ticket is of the thread that asked for it.
+ticket = struct.unpack('QQ', os.getxattr('own', 'ondol.exchange.1.0.0.0'))
+os.getxattr('own', 'ondol.exchange.%d.%d' % ticket)
+if os.fork() == 0:
+    try: present(own, ticket)
+    except OSError as e: os._exit(e.errno)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 27
+present(own, ticket)
+exchange(own, roots)
 ";
     let out = as_nobody(refused).unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    assert_eq!(fs::read(place.on("roots")).unwrap(), [b'r'; 5000]);
-    succeeds(&mut exchange(&place, &["own", "roots"]));
     assert_eq!(fs::read(place.on("roots")).unwrap(), [b'p'; 5000]);
+    assert_eq!(fs::read(place.on("shown")).unwrap(), [b's'; 5000]);
+    succeeds(&mut exchange(&place, &["own", "shown"]));
+    assert_eq!(fs::read(place.on("shown")).unwrap(), [b'r'; 5000]);
     place.umount();
     place.is_clean();
 }
@@ -222,7 +239,7 @@ assert reader.wait() == 0
 both = {open(name, 'rb').read() for name in 'ab'}
 assert both == {b'a' * 65536, b'b' * 65536}
 ";
-    if python(&place, &(IOCTL.to_owned() + script)) {
+    if python(&place, &(TICKETS.to_owned() + script)) {
         place.umount();
         place.is_clean();
     }

@@ -1,4 +1,4 @@
-//! What the kernel leaves to the server because of what both agreed on: see the table in `docs/design/mount.md`.
+//! What the kernel leaves to the server because of what both agreed on: see the list in `front/fuse/src/flags.rs`.
 
 use crate::calls::requests;
 use crate::place::Place;

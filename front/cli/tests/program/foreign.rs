@@ -61,6 +61,65 @@ fails 32 within mount.ondol "$D/pipe" "$M"; says 'neither a regular file nor a b
     place.is_clean();
 }
 
+/// The kernel gives the number of a connection again as soon as its mount is gone, which a server may outlive.
+#[test]
+fn a_server_that_outlives_its_mount_is_not_taken_for_the_next_one() {
+    let Some(place) = place() else { return };
+    run(
+        &place,
+        r#"
+cp "$I" "$D/late.img"; mkdir "$D/mnt2"
+number() { sed -n "s|^[^ ]* [^ ]* \([^ ]*\) [^ ]* $1 .*|\1|p" /proc/self/mountinfo; }
+"$D/ondol" mount -f "$D/late.img" "$D/mnt2" & server=$!; started=$server
+while ! mounted "$D/mnt2"; do sleep 0.05; done
+kill -STOP $server
+late=$(number "$D/mnt2"); umount -i -c -l "$D/mnt2"
+"$D/ondol" mount "$I" "$M"
+# Other tests may have been given it instead.
+[ "$(number "$M")" = "$late" ] || echo 'skipped: another test was given the number of the connection'
+echo text > "$M/file"
+timeout 60 "$D/ondol" info "$M" > "$D/said"; says "$I"
+timeout 60 "$D/ondol" umount "$M"
+flock -n "$I" true
+kill -CONT $server; wait $server
+"#,
+    );
+    place.is_clean();
+}
+
+/// What a server says of an image counts if it is root's, the asker's or the owner's: whoever may read an image can
+/// lock it, and names his mount as he likes.
+#[test]
+fn another_users_server_does_not_speak_for_an_image() {
+    let Some(place) = place() else { return };
+    run(
+        &place,
+        r#"
+cp "$I" "$D/root.img"; chown 0:0 "$D/root.img"; chmod 644 "$D/root.img"
+believed() { "$D/ondol" info "$1" > "$D/said" 2>&1; grep -q "^mount point *$M\$" "$D/said"; }
+# It has root's image locked, and opened, besides its own.
+spoof() { exec setpriv --reuid 65534 --regid 65534 --clear-groups flock "$1" "$D/ondol" mount -f -o "fsname=$1" "$I" "$M"; }
+spoof "$D/root.img" & server=$!; started="$started $server"
+while ! mounted; do sleep 0.05; done
+! believed "$D/root.img"
+says 'state .*clean' || says 'in use'
+"$D/ondol" resize "$D/root.img" 96M > "$D/said" 2>&1 || says 'in use'
+! grep -q 'for files' "$D/said"
+"$D/ondol" ls "$D/root.img" > "$D/said" 2>&1 || :
+! grep -q 'is mounted on' "$D/said"
+umount.ondol "$M"; wait $server || :
+# The owner's, the asker's and root's servers are believed; the kernel keeps root out of a user's mount.
+as_nobody "$D/ondol" mount "$I" "$M"
+fails 1 "$D/ondol" info "$I"; says "$M: Permission denied"
+as_nobody "$D/ondol" info "$I" > "$D/said"; says "^mount point *$M\$"
+as_nobody "$D/ondol" resize "$I" 80M > "$D/said"; says 'for files'
+"$D/ondol" umount "$M"
+"$D/ondol" mount "$D/root.img" "$M"; believed "$D/root.img"; "$D/ondol" umount "$M"
+"#,
+    );
+    place.is_clean();
+}
+
 #[test]
 fn a_server_that_was_killed_leaves_commands_that_help() {
     let Some(mut place) = Place::new() else { return };
@@ -99,9 +158,9 @@ for umount in "$D/ondol umount" umount.ondol; do
     "$D/ondol" mount --create 64M -o data=journal,commit=1 "$D/small/x.img" "$M"
     echo text > "$M/early"; "$D/ondol" sync "$M"
     dd if=/dev/urandom of="$M/large" bs=64k count=400 || :
-    # Whatever of it has room is written: the next commit finds none for its journal blocks.
+    # Whatever of it has room is written: the next commit, larger than any before, finds none for its journal blocks.
     ! dd if=/dev/zero of="$D/small/rest" bs=4k
-    chmod 600 "$M/early"
+    mkdir $(seq -f "$M/%g" 100) || :
     sleep 2
     fails 2 $umount "$M"; says "is unmounted, but $D/small/x.img is not clean"; says "ondol recover $D/small/x.img"
     ! mounted

@@ -112,6 +112,34 @@ fn a_lazily_unmounted_volume_lives_as_long_as_it_is_used() {
     place.umount();
 }
 
+/// A server goes on for a moment when its mount is gone. Whoever mounts the same meanwhile waits for its end.
+#[test]
+fn a_mount_waits_for_the_server_that_is_ending() {
+    for target in ["disk.img", "nvm:pool"] {
+        let Some(mut place) = Place::new() else { return };
+        let dir = place.image().parent().unwrap().to_owned();
+        succeeds(ondol().args(["mkfs", "-F", "--size", "16M", target]).current_dir(&dir));
+        let target = match target.strip_prefix("nvm:") {
+            Some(pool) => format!("nvm:{}", dir.join(pool).display()).into(),
+            None => dir.join(target),
+        };
+        let server = place.serve_target(&target, "rw");
+        fs::write(place.on("file"), "there").unwrap();
+        signal(&mut place, server, Signal::STOP);
+        rustix::mount::unmount(place.mount_point(), UnmountFlags::DETACH).unwrap();
+        let going_on = Pid::from_child(place.server(server));
+        let awakes = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            kill_process(going_on, Signal::CONT).unwrap();
+        });
+        succeeds(ondol().arg("mount").arg(&target).arg(place.mount_point()));
+        awakes.join().unwrap();
+        assert!(place.server(server).wait().unwrap().success());
+        assert_eq!(fs::read(place.on("file")).unwrap(), b"there");
+        unmounts(ondol().args(["umount", "--wait"]).arg(place.mount_point()));
+    }
+}
+
 #[test]
 fn a_mount_in_use_is_unmounted_as_it_is_asked_for() {
     let Some(place) = Place::mounted("rw") else { return };
@@ -138,14 +166,14 @@ fn a_mount_in_use_is_unmounted_as_it_is_asked_for() {
 fn a_mount_in_use_is_not_unmounted() {
     let Some(place) = Place::mounted("rw") else { return };
     let file = File::create(place.on("open")).unwrap();
-    let said = fails(ondol().arg("umount").arg(place.mount_point()), 32);
+    let said = fails(ondol().args(["umount", "--wait"]).arg(place.mount_point()), 32);
     let who = format!("in use by process {} (", std::process::id());
     assert!(said.contains(&who), "{said}");
     assert!(said.contains(&format!("open file {}", place.on("open").display())), "{said}");
     assert!(place.is_mounted());
     drop(file);
     let mut dweller = Command::new("sleep").arg("1000").current_dir(place.mount_point()).spawn().unwrap();
-    let said = fails(ondol().arg("umount").arg(place.mount_point()), 32);
+    let said = fails(ondol().args(["umount", "--wait"]).arg(place.mount_point()), 32);
     dweller.kill().unwrap();
     dweller.wait().unwrap();
     let who = format!("process {} (sleep), working directory {}", dweller.id(), place.mount_point().display());
@@ -207,7 +235,7 @@ fn odd_names_are_found_again() {
     fs::rename(place.image(), &image).unwrap();
     succeeds(ondol().arg("mount").arg(&image).arg(&dir));
     let mounted = fs::write(dir.join("x"), b"x");
-    unmounts(ondol().arg("umount").arg(&dir));
+    unmounts(ondol().args(["umount", "--wait"]).arg(&dir));
     mounted.unwrap();
     let held = rustix::fs::flock(File::open(image).unwrap(), rustix::fs::FlockOperation::NonBlockingLockExclusive);
     held.unwrap();
@@ -296,7 +324,7 @@ fn a_limit_of_the_shell_fails_writes_and_ends_nobody() {
         assert!(synced < 50, "{options}: 50 MiB were written into 40");
         assert_eq!(fs::read(place.on("kept")).unwrap(), vec![3; 1 << 20], "{options}");
         let left = eventually(|| {
-            output(ondol().arg("umount").arg(place.mount_point()));
+            output(ondol().args(["umount", "--wait"]).arg(place.mount_point()));
             !place.is_mounted()
         });
         assert!(left, "{options}: still in use");

@@ -3,8 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod ask;
-mod atomic;
 mod bench;
+mod bounds;
 mod bucket;
 #[cfg(feature = "object")]
 mod bucket_bench;
@@ -18,14 +18,17 @@ mod calls;
 mod confined;
 mod damaged;
 mod documented;
+mod elsewhere;
 mod exchange;
 mod files;
 mod flags;
 mod foreign;
 mod fsck;
+mod fuse2fs;
 mod helpers;
 mod home;
 mod hostile;
+mod idmapped;
 mod kills;
 mod kinds;
 mod lifecycle;
@@ -35,14 +38,18 @@ mod memory;
 mod messages;
 mod metrics;
 mod namespace;
+mod narrow;
 mod nvm;
 mod over;
+mod pages;
 mod parts;
+mod picture;
 mod place;
 mod pool;
 mod protected;
 mod readers;
 mod resize;
+mod rights;
 mod seen;
 mod threads;
 mod tools;

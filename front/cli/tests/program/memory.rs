@@ -26,7 +26,7 @@ fn contents(n: usize) -> Vec<u8> {
 }
 
 /// A figure of a process, in KiB.
-fn figure(pid: u32, name: &str) -> u64 {
+pub(crate) fn figure(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim_end_matches("kB").trim().parse().unwrap()

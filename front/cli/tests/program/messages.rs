@@ -107,5 +107,5 @@ fn whoever_has_an_image_or_a_pool_is_named() {
         let said = fails(here().args(line.split(' ')), code);
         assert!(said.contains("pool is in use by process ") && said.contains(&holder), "{line}: {said}");
     }
-    unmounts(ondol().arg("umount").arg(&point));
+    unmounts(ondol().args(["umount", "--wait"]).arg(&point));
 }

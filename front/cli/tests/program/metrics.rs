@@ -256,5 +256,5 @@ fn without_metrics_nothing_is_timed_until_somebody_looks() {
     let timed = &stats()["latencies"]["operations"]["fsync"]["counts"];
     let sum: u64 = timed.as_array().unwrap().iter().filter_map(serde_json::Value::as_u64).sum();
     assert_eq!(sum, 5);
-    unmounts(ondol().arg("umount").arg(place.mount_point()));
+    unmounts(ondol().args(["umount", "--wait"]).arg(place.mount_point()));
 }

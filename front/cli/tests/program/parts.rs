@@ -165,7 +165,7 @@ fn a_partition_is_mounted() {
         assert!(said.contains("in use"), "{said}");
         fs::remove_file(place.on("file")).unwrap();
         fs::remove_dir(place.on("dir")).unwrap();
-        unmounts(ondol().arg("umount").arg(&point));
+        unmounts(ondol().args(["umount", "--wait"]).arg(&point));
         disk.is_clean(range.start);
     }
     assert!(disk.outside(&range) == outside, "something was written outside of the partition");

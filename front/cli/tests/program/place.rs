@@ -141,7 +141,7 @@ impl Place {
 
     /// Unmounts; the image is clean afterwards.
     pub(crate) fn umount(&self) {
-        unmounts(ondol().arg("umount").arg(self.mount_point()));
+        unmounts(ondol().args(["umount", "--wait"]).arg(self.mount_point()));
     }
 
     pub(crate) fn is_mounted(&self) -> bool {

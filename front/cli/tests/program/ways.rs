@@ -212,7 +212,7 @@ fn parts_of_one_disk_are_used_side_by_side() {
             assert!(refused.contains("in use by"), "{all:?}: {refused}");
         }
         for dir in dirs {
-            unmounts(ondol().arg("umount").arg(dir));
+            unmounts(ondol().args(["umount", "--wait"]).arg(dir));
         }
     }
     let mounted = KernelMount::of(&first.0, dirs[0], &[]);

@@ -18,6 +18,42 @@ fn wrong_calls_are_answered_in_one_line() {
     }
 }
 
+/// All that open an image name the format of what is none, as mkfs does.
+#[test]
+fn foreign_formats_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    let qcow = "a QCOW disk image: `qemu-img convert -O raw` makes a raw image of it";
+    for (magic, named) in [(&b"QFI\xfb"[..], qcow), (b"XFSB", "an XFS file system"), (b"LUKS\xba\xbe", "a LUKS volume")]
+    {
+        let mut bytes = vec![0; 1 << 20];
+        bytes[..magic.len()].copy_from_slice(magic);
+        fs::write(dir.path().join("x"), bytes).unwrap();
+        let calls = [
+            ("mount x dir", 32),
+            ("check x", 8),
+            ("info x", 1),
+            ("recover x", 1),
+            ("tune --data ordered x", 1),
+            ("resize x 2M", 1),
+            ("ls x", 2),
+            ("cat x /a", 1),
+            ("cp x :/a b", 1),
+            ("rm x /a", 1),
+            ("find x", 1),
+            ("export x y", 1),
+        ];
+        for (call, code) in calls {
+            let said = fails(ondol().args(call.split(' ')).current_dir(dir.path()), code);
+            assert!(said.contains(&format!("x holds no ext4 file system, but {named}")), "{call}: {said}");
+        }
+    }
+    // Small ones, too.
+    fs::write(dir.path().join("x"), b"\x1f\x8bsmall").unwrap();
+    let said = fails(ondol().args(["ls", "x"]).current_dir(dir.path()), 2);
+    assert!(said.contains("too small to hold an ext4 image, but a gzip file"), "{said}");
+}
+
 #[test]
 fn no_command_is_a_wrong_call() {
     assert_eq!(output(&mut ondol()).status.code(), Some(2));
@@ -60,6 +96,12 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("mount there.img", 1, "the following required arguments were not provided: <DIR> (`ondol mount --help` says more)"),
     ("mount --sparkle there.img dir", 1, "unexpected argument '--sparkle' found; tip: to pass '--sparkle' as a value, use '-- --sparkle' (`ondol mount --help` says more)"),
     ("mount -o sparkle there.img dir", 1, "unknown mount option `sparkle`"),
+    ("mount -o nodelaloc there.img dir", 1, "unknown mount option `nodelaloc`; did you mean `nodelalloc`?"),
+    ("mount -o acl,noacl there.img dir", 1, "mount option `noacl` is not taken: access control lists and attributes count wherever files have some; leave it out"),
+    ("mount -o delalloc,fmask=22 there.img dir", 1, "mount option `fmask=22` is not taken: `umask=` says it of all files"),
+    ("mount -o umask=8 there.img dir", 1, "mount option `umask=8`: the value must be an octal number up to 777"),
+    ("ls -o barrier=0 there.img", 2, "mount option `barrier=0` is not taken: an fsync is worth nothing before the disk has emptied its cache; leave it out"),
+    ("/no/disk.img /no/dir -o remount,ro", 1, "mount(8) has not found its helpers: link `/sbin/mount.ondol` and `/sbin/mount.fuse.ondol` to this program"),
     ("mount -o alow_other there.img dir", 1, "unknown mount option `alow_other`; did you mean `allow_other`?"),
     ("mount -o commit=abc there.img dir", 1, "mount option `commit=abc`: the value must be a number of seconds"),
     ("mount -o data=fast there.img dir", 1, "mount option `data=fast`: the value must be writeback, ordered or journal"),
@@ -105,6 +147,8 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("rm there.img", 1, "the following required arguments were not provided: <PATHS>... (`ondol rm --help` says more)"),
     ("rm there.img /lost+found", 1, "there.img:/lost+found: it is a directory; -r removes it with all that is below it"),
     ("find there.img -type x", 1, "invalid value 'x' for '--type <TYPE>': `x` is no type: choose f, d, l, b, c, p or s (`ondol find --help` says more)"),
+    ("find there.img -name a -o -name b", 1, "`-o` is not known: all tests must fit; each call has one set of tests"),
+    ("find there.img ! -name a", 1, "`!` is not known: all tests must fit; each call has one set of tests"),
     ("find there.img -size many", 1, "invalid value 'many' for '--size <N>': `many` is no size: write +, - or nothing, a number, and c, w, b, k, M or G, as in +10M (`ondol find --help` says more)"),
     ("find there.img --partition 1", 1, "there.img?partition=1: it has no partition table, neither GPT nor MBR"),
     ("recover", 2, "the following required arguments were not provided: <TARGET> (`ondol recover --help` says more)"),

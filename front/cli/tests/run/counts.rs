@@ -1,4 +1,8 @@
-//! How many system calls a write takes whose sync ends in the pool. `perf` counts them without slowing anything down: a tracer would, and a write whose looks lie far apart
+//! How many system calls a write takes whose sync ends in the pool: `pwrite` process, look, flags (others may set
+//! `O_APPEND`), the write, look; `write` the offset before and after as well; with `O_SYNC` a look at the second
+//! description, and for `write` the offset's move and signals off and on; `fsync` flags, process, look.
+//!
+//! `perf` counts them without slowing anything down: a tracer would, and a write whose looks lie far apart
 //! is synced for real.
 
 use crate::{Place, compiled, output};
@@ -52,7 +56,7 @@ fn a_write_takes_few_system_calls() {
         skip("perf may not count system calls");
         return;
     }
-    // `docs/design/run.md` says which they are; a capital letter has an fsync behind each write.
+    // The head of this file says which they are; a capital letter has an fsync behind each write.
     for (begin, kind, most) in [("osync", "w", 10), ("osync", "p", 6), ("open", "W", 10), ("open", "P", 8)] {
         let run = |count: u64| {
             let steps = format!("{begin}\\nwrite 512\\nfsync\\nmany {count} {}\\n", u32::from(kind.as_bytes()[0]));

@@ -67,6 +67,14 @@ fn programs_that_do_not_take_the_library_run_without_it() {
     }
 }
 
+#[test]
+fn a_static_program_is_named() {
+    let Some(place) = Place::new() else { return };
+    let Some(program) = built(place.memory.path(), "cc", &["-static"]) else { return };
+    let wrong = said(&place, 1, &[program.to_str().unwrap()]);
+    assert!(wrong.contains("nothing is loaded into a static program"), "{wrong}");
+}
+
 /// Of a program that is started without the library, what else is to be preloaded stays.
 #[test]
 fn other_libraries_stay() {

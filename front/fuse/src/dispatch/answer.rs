@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::flags::TTL;
 use crate::ops::{Answer, Errno as Number};
+use crate::options::Shown;
 use crate::proto::Header;
 use crate::proto::numbers::Fopen;
 use crate::proto::reply;
@@ -16,20 +17,8 @@ use zerocopy::{Immutable, IntoBytes};
 pub(crate) struct Answering<'a> {
     pub(crate) channel: &'a dyn Channel,
     pub(crate) header: &'a Header,
-}
-
-/// What the kernel is told about what it has opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
-    /// By which later requests name it.
-    pub(crate) handle: u64,
-    pub(crate) flags: Fopen,
-}
-
-impl Opened {
-    fn out(self) -> OpenOut {
-        OpenOut { fh: self.handle, open_flags: self.flags.bits(), backing_id: 0 }
-    }
+    /// What is shown of files in the place of what the image says.
+    pub(crate) shown: Shown,
 }
 
 impl Answering<'_> {
@@ -81,13 +70,13 @@ impl Answering<'_> {
 
     pub(crate) fn attr(&self, answer: Answer<Attr>) {
         self.with(answer, |a| {
-            let out = AttrOut { attr_valid: TTL, attr_valid_nsec: 0, dummy: 0, attr: attr(a) };
+            let out = AttrOut { attr_valid: TTL, attr_valid_nsec: 0, dummy: 0, attr: attr(&self.shown.of(a)) };
             self.body(&out);
         });
     }
 
     pub(crate) fn entry(&self, answer: Answer<Attr>) {
-        self.with(answer, |a| self.body(&entry(a)));
+        self.with(answer, |a| self.body(&entry(&self.shown.of(a))));
     }
 
     /// Node 0 says that a name does not exist, and for how long that may be believed.
@@ -95,13 +84,13 @@ impl Answering<'_> {
         self.body(&EntryOut { entry_valid: TTL, ..EntryOut::default() });
     }
 
-    pub(crate) fn opened(&self, how: Opened) {
-        self.body(&how.out());
+    pub(crate) fn opened(&self, how: Fopen) {
+        self.body(&opened(how));
     }
 
-    pub(crate) fn created(&self, answer: Answer<Attr>, how: Opened) {
-        let open = how.out();
-        self.with(answer, |a| self.body(&CreateOut { entry: entry(a), open }));
+    pub(crate) fn created(&self, answer: Answer<Attr>, how: Fopen) {
+        let open = opened(how);
+        self.with(answer, |a| self.body(&CreateOut { entry: entry(&self.shown.of(a)), open }));
     }
 
     /// Answers a request for `size` bytes of an attribute: 0 asks how many there are.
@@ -117,13 +106,18 @@ impl Answering<'_> {
         self.send(0, [IoctlOut::default().as_bytes(), data]);
     }
 
-    /// Has the kernel forget a mode: answers to writes and opens do not carry the new one, and a setuid bit that is gone must
-    /// not be honoured for the time that attributes are kept.
+    /// Has the kernel forget a mode, or other attributes: answers to writes and opens do not carry the new one, and a
+    /// setuid bit that is gone must not be honoured for the time that attributes are kept.
     pub(crate) fn forget_mode(&self, changed: bool, node: u64) {
         if changed && let Err(e) = self.channel.forget_attributes(node) {
-            tracing::warn!("the kernel keeps the old mode of inode {node}: {e}");
+            tracing::warn!("the kernel keeps old attributes of inode {node}: {e}");
         }
     }
+}
+
+/// What the kernel is told about what it has opened. Nothing names an open file: number 0.
+fn opened(how: Fopen) -> OpenOut {
+    OpenOut { fh: 0, open_flags: how.bits(), backing_id: 0 }
 }
 
 fn entry(a: &Attr) -> EntryOut {

@@ -5,14 +5,13 @@
 
 use super::Terms;
 use super::answer::Answering;
-use crate::ops::{Answer, Exchanging, Ops};
+use crate::client::EXCHANGE;
+use crate::ops::{Answer, Asked, Ops, Ticket};
 use crate::proto::Header;
 use crate::proto::numbers::Init;
 use crate::words::{ino, node, sender};
-use ondol::{Exchange, Ino};
-use ondol_ring::ExchangeRange;
+use ondol::Exchange;
 use rustix::io::Errno;
-use zerocopy::FromBytes;
 
 bitflags::bitflags! {
     /// XFS's flags (`linux/fs/xfs/libxfs/xfs_fs.h`).
@@ -29,35 +28,40 @@ bitflags::bitflags! {
     }
 }
 
-/// Serves one exchange with the file that was asked.
-pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &Header, data: &[u8]) {
-    answer.with(exchange(ops, terms, answer, header, data), |()| answer.ioctl(&[]));
+/// Answers the question for an attribute by which a file takes part in an exchange; `None` if it is another one. The
+/// value is the ticket's two numbers, or empty.
+pub(super) fn ask(ops: &Ops, terms: &Terms, header: &Header, name: &[u8]) -> Option<Answer<Vec<u8>>> {
+    let numbers = name.strip_prefix(EXCHANGE.as_bytes())?;
+    let ticket = asked(terms, numbers).and_then(|asked| ops.ask_exchange(ino(header.nodeid), &asked, sender(header)));
+    Some(ticket.map(|ticket| ticket.map_or_else(Vec::new, |t| [t.offset, t.len].map(u64::to_ne_bytes).concat())))
 }
 
-fn exchange(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &Header, data: &[u8]) -> Answer<()> {
-    let (range, _) = ExchangeRange::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-    let flags = Flags::from_bits(range.flags).ok_or(Errno::INVAL)?;
-    if range.pad != 0 {
-        return Err(Errno::INVAL.into());
-    }
+/// `FLAGS.OFFSET.OFFSET.LENGTH` asks for a ticket, and the ticket's `OFFSET.LENGTH` brings the first file.
+fn asked(terms: &Terms, numbers: &[u8]) -> Answer<Asked> {
+    let text = std::str::from_utf8(numbers).map_err(|_| Errno::INVAL)?;
+    let numbers = text.split('.').map(str::parse).collect::<Result<Vec<u64>, _>>().map_err(|_| Errno::INVAL)?;
+    let (flags, offsets, length) = match *numbers {
+        [offset, len] => return Ok(Asked::First(Ticket { offset, len })),
+        [flags, first, second, length] => (Flags::from_bits(flags).ok_or(Errno::INVAL)?, [first, second], length),
+        _ => return Err(Errno::INVAL.into()),
+    };
     // With the writeback cache the kernel keeps sizes itself, and believes nobody.
     let keeps_sizes = terms.agreed.contains(Init::WRITEBACK_CACHE);
     if !terms.others_serve || (keeps_sizes && flags.contains(Flags::TO_EOF)) {
         return Err(Errno::OPNOTSUPP.into());
     }
     let how = Exchange {
-        len: (!flags.contains(Flags::TO_EOF)).then_some(range.length),
+        len: (!flags.contains(Flags::TO_EOF)).then_some(length),
         written_only: flags.contains(Flags::FILE1_WRITTEN),
         durable: flags.contains(Flags::DSYNC),
         dry_run: flags.contains(Flags::DRY_RUN),
         kill_suid: false,
     };
-    let first = Ino::try_from(range.file1_ino).map_err(|_| Errno::NOENT)?;
-    let what = Exchanging {
-        first: (first, range.file1_offset),
-        generation: range.file1_generation,
-        second: (ino(header.nodeid), range.file2_offset),
-        how,
-    };
-    ops.exchange(&what, sender(header), &|ino| answer.channel.forget_pages(node(ino)))
+    Ok(Asked::Second(offsets, how))
+}
+
+/// Takes a ticket on the file that the request is about.
+pub(super) fn present(ops: &Ops, answer: &Answering<'_>, header: &Header, ticket: Ticket) {
+    let forget = |ino| answer.channel.forget_pages(node(ino));
+    answer.done(ops.present(ino(header.nodeid), ticket, sender(header), &forget));
 }

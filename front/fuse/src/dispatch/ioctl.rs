@@ -1,14 +1,15 @@
-//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through, two of
-//! our own, and F2FS's of batches.
+//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets
+//! through. The kernel checks nothing for them but for those of chattr(1), so none of the others changes anything;
+//! FITRIM asks for a capability.
 
+use super::Terms;
 use super::answer::Answering;
-use super::{Terms, batches, exchange};
 use crate::ops::Ops;
 use crate::proto::Header;
+use crate::proto::numbers::Init;
 use crate::proto::wire::IoctlIn;
 use crate::words::{ino, sender};
 use ondol::FsxAttr;
-use ondol_ring::SnapshotAsked;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -54,6 +55,8 @@ pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &H
         answer.forget_mode(true, header.nodeid);
         tell(&[]);
     };
+    // Kernels without the flag, before 5.13, pass the commands of chattr(1) on as they come, from anybody.
+    let kernel_checks = terms.agreed.contains(Init::SETXATTR_EXT);
     match how.cmd {
         command::GETFLAGS => answer.with(ops.flags(ino), |flags| tell(flags.as_bytes())),
         command::GETVERSION | command::EXT4_GETVERSION => {
@@ -67,24 +70,14 @@ pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &H
             }),
             Err(_) => answer.error(Errno::INVAL),
         },
-        command::SETFLAGS => match u32::read_from_prefix(data) {
+        command::SETFLAGS if kernel_checks => match u32::read_from_prefix(data) {
             Ok((flags, _)) => answer.with(ops.set_flags(ino, flags, from), |()| changed()),
             Err(_) => answer.error(Errno::INVAL),
         },
-        command::FSSETXATTR => match Fsxattr::read_from_prefix(data) {
+        command::FSSETXATTR if kernel_checks => match Fsxattr::read_from_prefix(data) {
             Ok((x, _)) => answer.with(ops.set_fsxattr(ino, &to_volume(&x), from), |()| changed()),
             Err(_) => answer.error(Errno::INVAL),
         },
-        ondol_ring::RESIZE_FS => match u64::read_from_prefix(data) {
-            Ok((blocks, _)) => answer.with(ops.resize(blocks, from), |()| tell(&[])),
-            Err(_) => answer.error(Errno::INVAL),
-        },
-        ondol_ring::SNAPSHOT => match SnapshotAsked::read_from_prefix(data) {
-            Ok((asked, _)) => answer.with(ops.snapshot(&asked, from), |()| tell(&[])),
-            Err(_) => answer.error(Errno::INVAL),
-        },
-        ondol_ring::EXCHANGE_RANGE => exchange::serve(ops, terms, answer, header, data),
-        _ if terms.batches && batches::is_command(how.cmd) => batches::serve(ops, answer, header, how),
         _ => answer.error(Errno::NOTTY),
     }
 }

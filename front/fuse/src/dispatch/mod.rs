@@ -5,7 +5,6 @@
 //! inode without names lives as long as it is open or the kernel has not forgotten it.
 
 pub(crate) mod answer;
-mod batches;
 mod exchange;
 mod ioctl;
 #[cfg(test)]
@@ -13,20 +12,26 @@ mod tests;
 
 use crate::channel::Channel;
 use crate::coming::{Coming, Serve};
-use crate::flags::{self, TTL};
-use crate::ops::{Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Ops, Range, SetAttribute, Write};
+use crate::flags::{DIR, FILE, TTL};
+use crate::ops::{
+    Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Ops, Range, Sender, SetAttribute, Ticket, UNTOLD, Write,
+};
+use crate::options::Shown;
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{
-    CopyFileRangeIn, CopyFileRangeOut, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn, WriteOut,
+    CopyFileRangeIn, CopyFileRangeOut, EntryOut, FallocateIn, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn,
+    WriteOut,
 };
 use crate::proto::{Header, Operation, Request};
 use crate::words::{
     appends, attr, decode_device, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender, set_attr,
     statfs, statx, xattr_how,
 };
-use answer::{Answering, Opened};
+use answer::Answering;
+use ondol::{Attr, Ino};
 use rustix::io::Errno;
+use std::io;
 use std::sync::Arc;
 
 /// The attribute that holds a file's access control list.
@@ -51,16 +56,18 @@ pub(crate) struct Terms {
     /// Files are opened and closed by requests. Without them an inode lives until the kernel forgets it, and what flags forbid is
     /// refused when it is written to.
     pub(crate) opens: bool,
+    /// What is shown of files in the place of what the image says.
+    pub(crate) shown: Shown,
+    /// The volume's own blocks count, too.
+    pub(crate) minixdf: bool,
     /// While a request waits for the kernel, which waits for another request, there is somebody to serve that one.
     pub(crate) others_serve: bool,
-    /// Writes through an open file may be collected to become one operation.
-    pub(crate) batches: bool,
 }
 
 impl Serve for Dispatch {
     fn serve(&self, channel: &dyn Channel, message: Coming<'_>) {
         let Some(request) = message.request(channel) else { return };
-        let answer = Answering { channel, header: &request.header };
+        let answer = Answering { channel, header: &request.header, shown: self.terms.shown };
         if self.lets_in(&request) {
             self.run(&answer, &request.header, request.operation);
         } else {
@@ -68,14 +75,16 @@ impl Serve for Dispatch {
         }
     }
 
-    fn is_carried_by(&self, carrier: Carrier, at_once: usize, excess: usize) {
-        let batches = if self.terms.batches { crate::ops::BATCHES_HOLD } else { 0 };
-        self.ops.is_carried_by(carrier, at_once, excess + batches);
+    fn is_carried_by(&self, carrier: Carrier, excess: usize) {
+        self.ops.is_carried_by(carrier, excess);
     }
 }
 
 impl Dispatch {
     pub(crate) fn new(ops: Arc<Ops>, terms: Terms) -> Self {
+        if terms.agreed.contains(Init::WRITEBACK_CACHE) {
+            ops.writes_are_collected();
+        }
         Self { ops, terms }
     }
 
@@ -97,7 +106,7 @@ impl Dispatch {
                     | O::Readdirplus(_)
                     | O::Fsync { .. }
                     | O::Fsyncdir { .. }
-                    | O::Release(_)
+                    | O::Release
                     | O::Releasedir
                     | O::Syncfs
             )
@@ -110,30 +119,26 @@ impl Dispatch {
             O::Forget(times) => ops.forget(std::iter::once((at, times))),
             O::BatchForget(all) => ops.forget(all.map(|one| (ino(one.nodeid), one.nlookup))),
             O::Getattr => answer.attr(ops.getattr(at)),
-            O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(a, TTL))),
+            O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(&answer.shown.of(a), TTL))),
             O::Setattr(set) => self.setattr(answer, header, &set),
             O::Readlink => answer.with(ops.readlink(at), |target| answer.data(target)),
             // After this answer the kernel opens without asking. A file is made by MKNOD then, and there is no RELEASE.
             O::Open(_) | O::Opendir | O::Create(..) if !self.terms.opens => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
-            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(Opened { handle: 0, flags: flags::DIR })),
-            O::Read(what) => {
-                // Pages are of all who map the file: what is not made must not come into them.
-                let handle = if what.read_flags & numbers::READ_LOCKOWNER != 0 { what.fh } else { 0 };
-                answer.filled(what.size, &mut |space| ops.read(at, handle, what.offset, space));
-            }
+            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(DIR)),
+            O::Read(what) => self.read(answer, header, &what),
             O::Write(how, data) => self.write(answer, header, &how, data),
-            O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s))),
-            O::Release(what) => {
-                batches::dropped(ops, answer, header, what.fh);
-                answer.done(ops.release(at));
-            }
+            O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s, self.terms.minixdf))),
+            O::Release => answer.done(ops.release(at)),
             O::Releasedir => answer.done(ops.releasedir(at)),
             O::Fsync { data_only } => answer.done(ops.fsync(at, data_only)),
             O::Fsyncdir { data_only } => answer.done(ops.fsyncdir(at, data_only)),
             O::Syncfs => answer.done(ops.syncfs()),
             O::Setxattr { name, value, how } => self.setxattr(answer, header, name, value, &how),
-            O::Getxattr { name, size } => answer.xattr(ops.getxattr(at, name, from), size),
+            O::Getxattr { name, size } => {
+                let exchange = exchange::ask(ops, &self.terms, header, name);
+                answer.xattr(exchange.unwrap_or_else(|| ops.getxattr(at, name, from)), size);
+            }
             O::Listxattr { size } => answer.xattr(ops.listxattr(at, from), size),
             O::Removexattr(name) => {
                 let removed = ops.removexattr(at, name, from);
@@ -143,14 +148,10 @@ impl Dispatch {
             O::Readdir(what) => self.readdir(answer, header, &what),
             O::Readdirplus(what) => self.readdirplus(answer, header, &what),
             O::Ioctl(how, data) => ioctl::serve(ops, &self.terms, answer, header, &how, data),
-            O::Fallocate(what) => {
-                let range = Range { offset: what.offset, len: what.length };
-                answer.with(ops.fallocate(at, ondol::Fallocate::of_flags(what.mode), range, from), |mode_changed| {
-                    answer.forget_mode(*mode_changed, header.nodeid);
-                    answer.data(&[]);
-                });
-            }
+            O::Fallocate(what) => self.fallocate(answer, header, &what),
             O::CopyFileRange { what, wide } => self.copy(answer, header, &what, wide),
+            // Without it the kernel takes all of a file for data: here it has some that nobody has heard of.
+            O::Lseek(_) if self.terms.agreed.contains(Init::WRITEBACK_CACHE) => answer.error(Errno::NOSYS),
             O::Lseek(what) => {
                 let found = ops.seek(at, what.offset, seek_what(what.whence));
                 answer.with(found, |offset| answer.body(&LseekOut { offset: *offset }));
@@ -167,7 +168,10 @@ impl Dispatch {
     /// Requests about names.
     fn run_named(&self, answer: &Answering<'_>, header: &Header, operation: Operation<'_>) {
         use Operation as O;
-        let (ops, at, from) = (&*self.ops, ino(header.nodeid), sender(header));
+        let (ops, at, from) = (&*self.ops, ino(header.nodeid), self.maker(header, 0));
+        if makes_inode(&operation) && (header.uid == UNTOLD || header.gid == UNTOLD) {
+            return answer.error(Errno::OVERFLOW);
+        }
         match operation {
             O::Lookup(name) => match ops.lookup(at, name) {
                 Ok(None) => answer.no_such_name(),
@@ -176,14 +180,20 @@ impl Dispatch {
             },
             O::Symlink { name, target } => answer.entry(ops.symlink(at, name, target, from)),
             O::Mknod(how, name) => {
-                answer.entry(ops.mknod(at, name, how.mode as u16, decode_device(how.rdev), maker(header, how.umask)));
+                answer.entry(ops.mknod(
+                    at,
+                    name,
+                    how.mode as u16,
+                    decode_device(how.rdev),
+                    self.maker(header, how.umask),
+                ));
             }
-            O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode), maker(header, how.umask))),
+            O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode), self.maker(header, how.umask))),
             O::Create(how, name) => {
-                answer.created(ops.create(at, name, perm(how.mode), maker(header, how.umask)), self.new_handle());
+                answer.created(ops.create(at, name, perm(how.mode), self.maker(header, how.umask)), FILE);
             }
             O::Tmpfile(how) => {
-                answer.created(ops.tmpfile(at, perm(how.mode), maker(header, how.umask)), self.new_handle());
+                answer.created(ops.tmpfile(at, perm(how.mode), self.maker(header, how.umask)), FILE);
             }
             O::Unlink(name) => answer.done(ops.unlink(at, name, from)),
             O::Rmdir(name) => answer.done(ops.rmdir(at, name, from)),
@@ -195,20 +205,27 @@ impl Dispatch {
         }
     }
 
+    /// The sender of a request about names, some of which make inodes.
+    fn maker(&self, header: &Header, umask: u32) -> Sender {
+        maker(header, umask, self.terms.agreed.contains(Init::ALLOW_IDMAP))
+    }
+
     fn setattr(&self, answer: &Answering<'_>, header: &Header, set: &SetattrIn) {
         answer.attr(self.ops.setattr(ino(header.nodeid), set_attr(set), sender(header)));
     }
 
     fn open(&self, answer: &Answering<'_>, header: &Header, how: &OpenIn) {
-        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(self.new_handle()));
+        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(FILE));
     }
 
-    /// How a file is opened. A number of its own it needs only where its writes may become a batch.
-    fn new_handle(&self) -> Opened {
-        match self.terms.batches {
-            true => Opened { handle: self.ops.number_of_open(), flags: flags::BATCHED_FILE },
-            false => Opened { handle: 0, flags: flags::FILE },
-        }
+    fn read(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
+        answer.filled(what.size, &mut |space| {
+            self.ops.read_pages(ino(header.nodeid), what.offset, space).map(|(n, grows)| {
+                // It keeps what it was told of the space.
+                answer.forget_mode(grows, header.nodeid);
+                n
+            })
+        });
     }
 
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {
@@ -216,20 +233,38 @@ impl Dispatch {
         // With the writeback cache the kernel keeps the times, and tells them by SETATTR, before or after the bytes.
         let keep_times =
             how.write_flags & numbers::WRITE_CACHE != 0 && self.terms.agreed.contains(Init::WRITEBACK_CACHE);
-        // What comes from pages may have been stored by anybody: the kernel names some open file.
         let from_pages = how.write_flags & numbers::WRITE_CACHE != 0;
         let appends = !from_pages && appends(how.flags);
         let opened = self.terms.opens || appends;
-        let handle = if from_pages { 0 } else { how.fh };
-        // With batches the kernel may believe in an end that is not stored.
-        let at_end = appends && self.terms.batches;
-        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened, handle, at_end };
-        let written = self.ops.write(ino(header.nodeid), &write, sender(header));
+        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened, from_pages };
+        let forget = |ino, bytes| self.forget(answer, ino, bytes);
+        let written = self.ops.write(ino(header.nodeid), &write, sender(header), &forget);
         // A write that fails may have cleared them before.
-        answer.forget_mode(at_end || written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);
+        answer.forget_mode(written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);
         answer.with(written, |written| {
             answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
         });
+    }
+
+    fn fallocate(&self, answer: &Answering<'_>, header: &Header, what: &FallocateIn) {
+        if let Some(ticket) = Ticket::of(what.mode, what.offset, what.length) {
+            return exchange::present(&self.ops, answer, header, ticket);
+        }
+        let (at, how) = (ino(header.nodeid), ondol::Fallocate::of_flags(what.mode));
+        let range = Range { offset: what.offset, len: what.length };
+        let forget = |ino, bytes| self.forget(answer, ino, bytes);
+        answer.with(self.ops.fallocate(at, how, range, sender(header), &forget), |mode_changed| {
+            answer.forget_mode(*mode_changed, header.nodeid);
+            answer.data(&[]);
+        });
+    }
+
+    /// Has the kernel write and forget pages, if somebody can serve it meanwhile.
+    fn forget(&self, answer: &Answering<'_>, ino: Ino, bytes: std::ops::Range<u64>) -> io::Result<()> {
+        match self.terms.others_serve {
+            true => answer.channel.forget_some(node(ino), bytes),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn copy(&self, answer: &Answering<'_>, header: &Header, what: &CopyFileRangeIn, wide: bool) {
@@ -238,10 +273,9 @@ impl Dispatch {
         }
         let most = if wide { u64::MAX } else { NARROW };
         let range = Range { offset: what.off_in, len: what.len.min(most) };
-        let from = CopyFrom { ino: ino(header.nodeid), range, handle: what.fh_in };
-        let (offset, handle) = (what.off_out, what.fh_out);
-        let into = CopyTo { ino: ino(what.nodeid_out), offset, opened: self.terms.opens, handle };
-        let copied = self.ops.copy(&from, &into, sender(header));
+        let from = CopyFrom { ino: ino(header.nodeid), range };
+        let into = CopyTo { ino: ino(what.nodeid_out), offset: what.off_out, opened: self.terms.opens };
+        let copied = self.ops.copy(&from, &into, sender(header), &|ino, bytes| self.forget(answer, ino, bytes));
         answer.forget_mode(copied.is_ok_and(|(_, changed)| changed) || copied.is_err(), what.nodeid_out);
         answer.with(copied, |&(bytes_copied, _)| match u32::try_from(bytes_copied) {
             Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),
@@ -278,11 +312,22 @@ impl Dispatch {
             self.ops.readdirplus(ino(header.nodeid), what.offset, &mut |e: ListedPlus<'_>| {
                 let Listed { ino, file_type, name, next } = e.entry;
                 // Node 0: the kernel takes the name alone.
-                let entry =
-                    e.attr.map_or_else(EntryOut::default, |a| reply::entry(node(ino), a.generation, attr(&a), TTL));
+                let told = |a: Attr| reply::entry(node(ino), a.generation, attr(&answer.shown.of(&a)), TTL);
+                let entry = e.attr.map_or_else(EntryOut::default, told);
                 listing.add(Some(&entry), ino.into(), next, listed(file_type), name)
             })?;
             Ok(listing.len())
         });
+    }
+}
+
+/// Whether a request makes an inode of its sender's.
+fn makes_inode(operation: &Operation<'_>) -> bool {
+    use Operation as O;
+    const WHITEOUT: u32 = 4;
+    match operation {
+        O::Symlink { .. } | O::Mknod(..) | O::Mkdir(..) | O::Create(..) | O::Tmpfile(_) => true,
+        O::Rename { flags, .. } => flags & WHITEOUT != 0,
+        _ => false,
     }
 }

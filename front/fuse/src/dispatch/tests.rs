@@ -3,11 +3,10 @@
 use crate::fuzzing::Surface;
 use crate::proto::numbers::opcode;
 use crate::proto::wire::{
-    AttrOut, CreateIn, CreateOut, EntryOut, InHeader, IoctlIn, OpenOut, OutHeader, ReadIn, SetattrIn, SetxattrIn,
-    StatxIn, StatxOut, WriteIn, WriteOut,
+    AttrOut, CreateIn, CreateOut, EntryOut, FallocateIn, GetxattrIn, InHeader, IoctlIn, OpenOut, OutHeader, ReadIn,
+    SetattrIn, SetxattrIn, StatxIn, StatxOut, WriteIn, WriteOut,
 };
 use ondol::{FormatOptions, Options, Volume};
-use ondol_ring::ExchangeRange;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -71,6 +70,38 @@ fn a_file_is_made_written_read_and_found() {
     server.ask(opcode::RELEASE, node, &[0; 24]).unwrap();
 }
 
+impl Server {
+    /// Asks by the name of an attribute; the value.
+    fn ask_by_name(&self, node: u64, name: &str) -> Result<Vec<u8>, Errno> {
+        let how = GetxattrIn { size: 64, padding: 0 };
+        self.ask(opcode::GETXATTR, node, &[how.as_bytes(), name.as_bytes(), &[0]].concat())
+    }
+
+    /// What is sent when a ticket is presented on a file: each message's number, and its error.
+    fn present(&self, node: u64, [offset, length]: [u64; 2]) -> Vec<(u64, i32)> {
+        let how = FallocateIn { offset, length, mode: 1, ..FallocateIn::default() };
+        let sent = self.surface.serve(&message(opcode::FALLOCATE, node, how.as_bytes()));
+        let head = |message: &Vec<u8>| OutHeader::read_from_prefix(message).unwrap().0;
+        sent.iter().map(head).map(|header| (header.unique, header.error)).collect()
+    }
+
+    /// Exchanges by a ticket for `what`, presented on both files in turn.
+    fn exchange(&self, nodes: [u64; 2], what: &str) -> Vec<(u64, i32)> {
+        let ticket = self.ask_by_name(nodes[1], &format!("ondol.exchange.{what}")).unwrap();
+        let ticket = <[u64; 2]>::read_from_bytes(&ticket).unwrap();
+        let joined = self.ask_by_name(nodes[0], &format!("ondol.exchange.{}.{}", ticket[0], ticket[1]));
+        assert_eq!(joined, Ok(Vec::new()));
+        // The second file's turn has not come, nor that of any other range.
+        let unknown = [(99, -Errno::FBIG.raw_os_error())];
+        assert_eq!(self.present(nodes[1], ticket), unknown);
+        assert_eq!(self.present(nodes[0], [ticket[0], ticket[1] ^ 1]), unknown);
+        assert_eq!(self.present(nodes[0], ticket), [(99, 0)]);
+        let sent = self.present(nodes[1], ticket);
+        assert_eq!(self.present(nodes[1], ticket), unknown);
+        sent
+    }
+}
+
 #[test]
 fn an_exchange_has_the_kernel_forget_both_files_before_and_after() {
     let server = Server::new();
@@ -79,109 +110,67 @@ fn an_exchange_has_the_kernel_forget_both_files_before_and_after() {
         let how = WriteIn { size: 5000, ..WriteIn::default() };
         server.ask(opcode::WRITE, node, &[how.as_bytes(), &[byte; 5000]].concat()).unwrap();
     }
-    let generation = server.get::<EntryOut>(opcode::LOOKUP, 1, b"a\0").generation as u32;
-    let exchange = |range: ExchangeRange| {
-        let cmd = ondol_ring::EXCHANGE_RANGE;
-        let how = IoctlIn { cmd, in_size: size_of_val(&range) as u32, ..IoctlIn::default() };
-        server.surface.serve(&message(opcode::IOCTL, nodes[1], &[how.as_bytes(), range.as_bytes()].concat()))
-    };
-    let heads = |sent: Vec<Vec<u8>>| -> Vec<(u64, i32)> {
-        let head = |message: &Vec<u8>| OutHeader::read_from_prefix(message).unwrap().0;
-        sent.iter().map(head).map(|header| (header.unique, header.error)).collect()
-    };
     // The kernel that is played here keeps sizes.
-    let (file1_ino, length) = (nodes[0], 4096);
-    let right = ExchangeRange { file1_ino, file1_generation: generation, length, ..ExchangeRange::default() };
     let told = (0, crate::proto::numbers::notify::INVAL_INODE);
-    let dry = ExchangeRange { flags: 4, ..right };
-    assert_eq!(heads(exchange(dry)), [(99, 0)]);
-    assert_eq!(heads(exchange(right)), [told, told, told, told, (99, 0)]);
+    assert_eq!(server.exchange(nodes, "4.0.0.4096"), [(99, 0)]);
+    assert_eq!(server.exchange(nodes, "0.0.0.4096"), [told, told, told, told, (99, 0)]);
     let what = ReadIn { size: 1, ..ReadIn::default() };
     assert_eq!(server.ask(opcode::READ, nodes[0], what.as_bytes()).unwrap(), b"b");
     for (wrong, errno) in [
-        (ExchangeRange { file1_generation: !generation, ..right }, Errno::NOENT),
-        (ExchangeRange { file1_ino: 8, file1_generation: 0, ..right }, Errno::NOENT),
-        (ExchangeRange { file1_ino: u64::MAX, ..right }, Errno::NOENT),
-        (ExchangeRange { pad: 1, ..right }, Errno::INVAL),
-        (ExchangeRange { flags: 16, ..right }, Errno::INVAL),
-        (ExchangeRange { flags: 1, ..right }, Errno::OPNOTSUPP),
+        ("1.0.0.0", Errno::OPNOTSUPP),
+        ("16.0.0.4096", Errno::INVAL),
+        ("0.0.0", Errno::INVAL),
+        ("0.0.0.4096.0", Errno::INVAL),
+        ("0.0.0.x", Errno::INVAL),
+        ("", Errno::INVAL),
+        ("0.0", Errno::NODATA),
     ] {
-        assert_eq!(heads(exchange(wrong)), [(99, -errno.raw_os_error())]);
+        assert_eq!(server.ask_by_name(nodes[1], &format!("ondol.exchange.{wrong}")), Err(errno), "{wrong}");
     }
-    let half = IoctlIn { cmd: ondol_ring::EXCHANGE_RANGE, in_size: 20, ..IoctlIn::default() };
-    let refused = server.ask(opcode::IOCTL, nodes[1], &[half.as_bytes(), &[0; 20]].concat());
-    assert_eq!(refused.unwrap_err(), Errno::INVAL);
+    assert_eq!(server.exchange(nodes, "0.1.0.4096"), [told, told, (99, -Errno::INVAL.raw_os_error())]);
+    assert_eq!(server.ask(opcode::READ, nodes[0], what.as_bytes()).unwrap(), b"b");
 }
 
 #[test]
-fn a_batch_is_of_one_open_file() {
+fn generations_tell_nothing_of_others() {
+    let server = Server::new();
+    let generation = |n: u32| {
+        server.create(&n.to_string());
+        server.get::<EntryOut>(opcode::LOOKUP, 1, format!("{n}\0").as_bytes()).generation
+    };
+    let all: Vec<u64> = (0..9).map(generation).collect();
+    // Neither the numbers go on by one step, nor those that a mixing of bits makes of a count.
+    let count = |g: u64| (g as u32).wrapping_mul(0xA5CB_9243);
+    let counts = |g: u64| [g as u32, count(g) ^ count(g) >> 16];
+    for way in [0, 1] {
+        let steps: Vec<u32> = all.windows(2).map(|w| counts(w[1])[way].wrapping_sub(counts(w[0])[way])).collect();
+        assert!(steps.iter().any(|step| *step != steps[0]), "{way}: {all:x?}");
+    }
+}
+
+#[test]
+fn no_ioctl_changes_anything_but_flags() {
     let server = Server::new();
     let node = server.create("file");
-    let handle = |opened: OpenOut| opened.fh;
-    let (one, two) = (handle(server.get(opcode::OPEN, node, &[0; 8])), handle(server.get(opcode::OPEN, node, &[0; 8])));
-    assert!(one != two && one != 0 && two != 0);
-    let write = |fh: u64, data: &[u8]| {
-        let how = WriteIn { fh, size: data.len() as u32, ..WriteIn::default() };
-        server.ask(opcode::WRITE, node, &[how.as_bytes(), data].concat()).map(drop)
-    };
-    let read = |fh: u64| {
-        server.ask(opcode::READ, node, ReadIn { fh, size: 9, read_flags: 2, ..ReadIn::default() }.as_bytes()).unwrap()
-    };
-    let ask = |fh: u64, cmd: u32| {
-        let how = IoctlIn { fh, cmd, out_size: 4, ..IoctlIn::default() };
-        let sent = server.surface.serve(&message(opcode::IOCTL, node, how.as_bytes()));
-        let header = OutHeader::read_from_prefix(sent.last().unwrap()).unwrap().0;
-        assert_eq!(header.unique, 99);
-        (sent.len(), -header.error)
-    };
-    write(two, b"old").unwrap();
-    assert_eq!(ask(one, 0x8004_F50C), (1, 0));
-    assert_eq!(ask(one, 0xF501), (1, 0));
-    write(one, b"new and").unwrap();
-    assert_eq!((&*read(one), &*read(two), &*read(0)), (&b"new and"[..], &b"old"[..], &b"old"[..]));
-    // Not by who reads pages, and what comes from pages is no part of it.
-    let pages = ReadIn { fh: one, size: 9, ..ReadIn::default() };
-    assert_eq!(server.ask(opcode::READ, node, pages.as_bytes()).unwrap(), b"old");
-    let stored = WriteIn { fh: one, size: 1, offset: 2, write_flags: 1, ..WriteIn::default() };
-    server.ask(opcode::WRITE, node, &[stored.as_bytes(), b"D"].concat()).unwrap();
-    assert_eq!((&*read(one), &*read(two)), (&b"new and"[..], &b"olD"[..]));
-    // Nor what is appended, which beside it goes to the stored end.
-    let append = |fh: u64| WriteIn { fh, size: 1, offset: 7, flags: 0o2001, ..WriteIn::default() };
-    let put_last = |fh: u64| {
-        let bytes = [append(fh).as_bytes(), b"+"].concat();
-        let sent = server.surface.serve(&message(opcode::WRITE, node, &bytes));
-        // The kernel believes in another end.
-        assert_eq!(sent.len(), 2);
-        -OutHeader::read_from_prefix(sent.last().unwrap()).unwrap().0.error
-    };
-    assert_eq!(put_last(one), Errno::INVAL.raw_os_error());
-    assert_eq!(put_last(two), 0);
-    assert_eq!(read(two), b"olD+");
-    // Pages are forgotten with it, and the size.
-    assert_eq!(ask(one, 0xF502), (3, 0));
-    assert_eq!((&*read(one), &*read(two)), (&b"new and"[..], &b"new and"[..]));
-    assert_eq!(ask(one, 0xF502).1, Errno::INVAL.raw_os_error());
-    assert_eq!(ask(0, 0xF501), (1, Errno::NOTTY.raw_os_error()));
-    // One that is given up, and one whose open file ends.
-    assert_eq!(ask(one, 0xF501), (1, 0));
-    write(one, b"gone").unwrap();
-    assert_eq!(ask(one, 0xF505), (2, 0));
-    assert_eq!(ask(one, 0xF501), (1, 0));
-    write(one, b"lost").unwrap();
-    let release = [one.as_bytes(), &[0; 16]].concat();
-    assert_eq!(server.surface.serve(&message(opcode::RELEASE, node, &release)).len(), 2);
-    assert_eq!(read(two), b"new and");
-    // More than all batches may hold.
-    assert_eq!(ask(two, 0xF501), (1, 0));
-    let megabyte = vec![7; 1 << 20];
-    let put = |at: u64| {
-        let how = WriteIn { fh: two, offset: at << 20, size: 1 << 20, ..WriteIn::default() };
-        server.ask(opcode::WRITE, node, &[how.as_bytes(), &megabyte[..]].concat())
-    };
-    assert!((0..63).all(|at| put(at).is_ok()));
-    assert_eq!(put(63).unwrap_err(), Errno::TOOBIG);
-    assert_eq!(ask(two, 0xF505), (2, 0));
-    assert_eq!(read(two), b"new and");
+    // ext4's MOVE_EXT, SWAP_BOOT, RESIZE_FS, GROUP_EXTEND, SHUTDOWN, SETLABEL; FIFREEZE; F2FS's START of an atomic
+    // write; numbers that were ours.
+    let all = [
+        0xC028_660F,
+        0x6611,
+        0x4008_6610,
+        0x4008_6607,
+        0x8004_587D,
+        0x4100_9432,
+        0xC004_5877,
+        0xF501,
+        0x4030_EF81,
+        0x4108_EF82,
+    ];
+    for cmd in all {
+        let how = IoctlIn { cmd, in_size: 264, ..IoctlIn::default() };
+        let refused = server.ask(opcode::IOCTL, node, &[how.as_bytes(), &[0; 264]].concat());
+        assert_eq!(refused, Err(Errno::NOTTY), "{cmd:#x}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::coming::{Coming, Serve};
 use crate::dispatch::answer::Answering;
 use crate::flags::TTL;
 use crate::ops::{Answer, Carrier, Counters, Errno as Number, Op};
+use crate::options::Shown;
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{Attr, AttrOut, EntryOut, ReadIn, SetattrIn, StatfsOut, WriteOut};
 use crate::proto::{Operation, numbers};
@@ -74,11 +75,11 @@ impl Serve for Serving {
         if let Some(op) = counted(&request.operation) {
             self.counters.count(op);
         }
-        let answer = Answering { channel, header: &request.header };
+        let answer = Answering { channel, header: &request.header, shown: Shown::default() };
         self.run(&answer, request.header.nodeid, request.operation);
     }
 
-    fn is_carried_by(&self, _carrier: Carrier, _at_once: usize, _excess: usize) {}
+    fn is_carried_by(&self, _carrier: Carrier, _excess: usize) {}
 }
 
 impl Serving {

@@ -1,73 +1,84 @@
-//! Exchanging ranges of two files, of which the kernel knows one, and for which it checks nothing.
+//! Exchanging ranges of two files: what a sender asks for, and the exchange once the kernel has checked both files.
 
 use super::sender::Capability;
-use super::{Answer, Op, Ops, Sender};
+use super::tickets::Exchanging;
+use super::{Answer, Op, Ops, Sender, Ticket};
 use ondol::inodes::{Error, Inodes};
-use ondol::{Attr, Exchange, Ino};
+use ondol::{Exchange, Ino};
 use rustix::io::Errno;
 use std::io;
 
-/// What is to be exchanged.
-pub(crate) struct Exchanging {
-    /// The file that is named by its number, and a byte.
-    pub(crate) first: (Ino, u64),
-    /// The generation of its inode.
-    pub(crate) generation: u32,
-    /// The file that is asked, and a byte.
-    pub(crate) second: (Ino, u64),
-    pub(crate) how: Exchange,
+/// What is asked of a file that the sender may read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// A ticket for an exchange whose second file it is, from these bytes of the first and the second on.
+    Second([u64; 2], Exchange),
+    /// To be the first file.
+    First(Ticket),
 }
 
 impl Ops {
-    /// Exchanges; `forget` has the kernel write and forget its pages of a file.
-    ///
-    /// A server sees neither how a descriptor was opened nor how its sender came to a file. So both files must be the sender's own, readable and writable for
-    /// their owner, unless permission bits do not count for the sender.
-    pub(crate) fn exchange(
+    /// Notes one of the files of an exchange. The second one's answer is a ticket, to be presented on the first file
+    /// and then on the second.
+    pub(crate) fn ask_exchange(&self, ino: Ino, asked: &Asked, sender: Sender) -> Answer<Option<Ticket>> {
+        let a = self.ask(Op::Getxattr, |i| i.by_number(ino))?;
+        let file = (ino, a.generation);
+        match *asked {
+            Asked::Second(offsets, how) => self.tickets.issue(sender, file, offsets, how).map(Some),
+            Asked::First(ticket) => self.tickets.join(ticket, sender, file).map(|()| None),
+        }
+    }
+
+    /// Takes a ticket on a file that the sender has opened for writing, and exchanges when it was presented on both;
+    /// `forget` has the kernel write and forget its pages of a file.
+    pub(crate) fn present(
         &self,
-        what: &Exchanging,
+        ino: Ino,
+        ticket: Ticket,
         sender: Sender,
         forget: &dyn Fn(Ino) -> io::Result<()>,
     ) -> Answer<()> {
-        // Whoever waited here would take the place of those that the kernel needs.
-        let Some(_alone) = self.exchanging.try_lock() else { return Err(Errno::AGAIN.into()) };
-        let all = sender.may(Capability::DacOverride);
-        let may =
-            |a: &Attr| if all || is_own(a, sender) { Ok(()) } else { Err(Error::Denied("not the sender's own file")) };
-        let both = [what.first.0, what.second.0];
-        let forget_both = |_: &Inodes| {
-            both.into_iter().try_for_each(forget).map_err(|e| {
-                tracing::warn!("the kernel keeps pages of files that are exchanged: {e}");
-                Error::Unsupported("the kernel keeps its pages".into())
-            })
-        };
-        self.change(Op::Ioctl, sender, |i| {
-            i.by_number(what.first.0)?;
-            // It keeps its number meanwhile.
-            i.open(what.first.0)?;
-            let done = (|| {
-                let first = i.by_number(what.first.0)?;
-                if first.generation != what.generation {
-                    return Err(Error::NotFound);
-                }
-                may(&first)?;
-                may(&i.getattr(what.second.0)?)?;
-                let how = Exchange { kill_suid: !sender.may(Capability::Fsetid), ..what.how };
-                if how.dry_run {
-                    return i.exchange(what.first, what.second, &how);
-                }
-                forget_both(i)?;
-                i.exchange(what.first, what.second, &how)?;
-                forget_both(i)
-            })();
-            let released = i.release(what.first.0);
-            done.and(released)
-        })
+        let done = self.change(Op::Fallocate, sender, |i| {
+            let file = (ino, i.by_number(ino)?.generation);
+            // What a range behind the largest file is without a ticket.
+            let what = self.tickets.present(ticket, sender, file).map_err(|_| Error::FileTooBig)?;
+            let Some(what) = what else { return Ok(true) };
+            // Whoever waited here would take the place of those that the kernel needs.
+            let Some(_alone) = self.exchanging.try_lock() else { return Ok(false) };
+            exchange(i, &what, sender, forget).map(|()| true)
+        })?;
+        if done { Ok(()) } else { self.refused(Op::Fallocate, Errno::AGAIN.into()) }
     }
 }
 
-/// Whether the sender could open a file of its own for reading and writing.
-fn is_own(a: &Attr, sender: Sender) -> bool {
-    const OWNER: u16 = 0o600;
-    a.uid == sender.uid && a.perm & OWNER == OWNER
+fn exchange(
+    i: &Inodes,
+    what: &Exchanging,
+    sender: Sender,
+    forget: &dyn Fn(Ino) -> io::Result<()>,
+) -> Result<(), Error> {
+    let [(first, generation), (second, _)] = what.files;
+    let [a, b] = [(first, what.offsets[0]), (second, what.offsets[1])];
+    let forget_both = || {
+        [first, second].into_iter().try_for_each(forget).map_err(|e| {
+            tracing::warn!("the kernel keeps pages of files that are exchanged: {e}");
+            Error::Unsupported("the kernel keeps its pages".into())
+        })
+    };
+    // It keeps its number meanwhile.
+    i.open(first)?;
+    let done = (|| {
+        if i.getattr(first)?.generation != generation {
+            return Err(Error::NotFound);
+        }
+        let how = Exchange { kill_suid: !sender.may(Capability::Fsetid), ..what.how };
+        if how.dry_run {
+            return i.exchange(a, b, &how);
+        }
+        forget_both()?;
+        i.exchange(a, b, &how)?;
+        forget_both()
+    })();
+    let released = i.release(first);
+    done.and(released)
 }

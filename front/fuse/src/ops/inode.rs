@@ -99,37 +99,6 @@ impl Ops {
         self.change(Op::Ioctl, sender, |i| i.trim(start, len, minimum))
     }
 
-    /// Whether the sender may change the volume as a whole.
-    pub(super) fn require_owner(&self, sender: Sender) -> Answer<()> {
-        // Who mounts as root is no single user: there, as ever, it takes a capability, ext4's own or the one to mount.
-        let server = rustix::process::geteuid();
-        let mounter = !server.is_root() && sender.uid == server.as_raw();
-        let capable = || sender.may(Capability::SysResource) || sender.may(Capability::SysAdmin);
-        if mounter || capable() { Ok(()) } else { Err(rustix::io::Errno::PERM.into()) }
-    }
-
-    /// Has the volume grow to so many blocks, or with 0 to all that it lies on.
-    pub(crate) fn resize(&self, blocks: u64, sender: Sender) -> Answer<()> {
-        self.require_owner(sender)?;
-        if self.is_read_only_to(sender) {
-            return Err(rustix::io::Errno::ROFS.into());
-        }
-        self.enter(Op::Ioctl, |volume| {
-            let bytes = match blocks {
-                0 => None,
-                _ => Some(blocks.checked_mul(u64::from(volume.inodes().statfs().block_size)).ok_or(Error::FileTooBig)?),
-            };
-            match volume.resize(bytes) {
-                Ok(_) => Ok(()),
-                Err(ondol::Error::Volume(e)) => {
-                    tracing::warn!("the volume does not grow: {e}");
-                    Err(e)
-                }
-                Err(e) => Err(Error::Unsupported(e.to_string())),
-            }
-        })
-    }
-
     /// The volume's label.
     pub(crate) fn label(&self) -> Answer<String> {
         self.enter(Op::Ioctl, |volume| volume.info().map(|i| i.label).map_err(|e| Error::Unsupported(e.to_string())))
@@ -144,6 +113,11 @@ impl Ops {
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8], sender: Sender) -> Answer<Vec<u8>> {
         if ino == ROOT && name == SNAPSHOTS.as_bytes() {
             return self.snapshots(sender);
+        }
+        if ino == ROOT
+            && let Some(made) = self.make_change(name, sender)
+        {
+            return made;
         }
         self.enter(Op::Getxattr, |volume| match name {
             _ if ino != ROOT => volume.inodes().getxattr(ino, name),
@@ -167,6 +141,11 @@ impl Ops {
     /// Sets an attribute; with `kill_sgid` a new access control list takes the setgid bit away.
     pub(crate) fn setxattr(&self, ino: Ino, set: &SetAttribute<'_>, sender: Sender) -> Answer<()> {
         let SetAttribute { name, value, how, kill_sgid } = *set;
+        if ino == ROOT
+            && let Some(noted) = self.say_change(name, value, sender)
+        {
+            return noted;
+        }
         self.change(Op::Setxattr, sender, |i| match (how, kill_sgid) {
             (None, _) => i.getxattr(ino, name).and(Err(Error::Exists)),
             (Some(how), true) => i.setxattr_without_setgid(ino, name, value, how),

@@ -81,9 +81,9 @@ impl Ops {
     }
 }
 
-/// The attributes of an entry's inode, if it can be read.
+/// The attributes of an entry's inode, if it can be read and a name may lead to it.
 fn attr_of(inodes: &Inodes, dir: Ino, ino: Ino) -> Option<Attr> {
-    let attr = inodes.getattr(ino);
+    let attr = inodes.by_number(ino);
     attr.inspect_err(|e| tracing::debug!("directory {dir} is listed without what inode {ino} is: {e}")).ok()
 }
 

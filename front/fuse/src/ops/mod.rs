@@ -4,7 +4,6 @@
 //! panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in memory may be
 //! half changed, the volume takes no change any more; reading goes on.
 
-mod batches;
 mod carrier;
 mod contents;
 mod count;
@@ -13,33 +12,35 @@ mod failed;
 mod inode;
 mod listing;
 mod names;
+mod pages;
 mod sender;
-mod snapshots;
 mod state;
+mod tickets;
 mod timing;
+mod whole;
 
-pub(crate) use batches::MOST as BATCHES_HOLD;
 pub(crate) use carrier::Carrier;
 pub(crate) use contents::{CopyFrom, CopyTo, Opening, Range, Write};
 pub(crate) use count::{Counters, Op};
-pub(crate) use exchange::Exchanging;
+pub(crate) use exchange::Asked;
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};
-pub(crate) use sender::Sender;
+pub(crate) use sender::{Sender, UNTOLD};
+pub(crate) use tickets::Ticket;
 
 use crate::gate::Gate;
-use batches::Batches;
 use carrier::Carried;
 use failed::Failed;
 use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
-use ondol::machine::mountinfo;
 use parking_lot::Mutex;
 use state::Identity;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tickets::Tickets;
 use timing::Timing;
+use whole::Said;
 
 /// A number of errno(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,16 +65,13 @@ pub(crate) struct Ops {
     since: u64,
     identity: Identity,
     served_with: OnceLock<String>,
-    /// As which device it is mounted, as `major:minor`.
-    device: OnceLock<String>,
     broken: AtomicBool,
     carried: Carried,
     /// Held while the kernel is made to forget the pages of two files that are exchanged.
     exchanging: Mutex<()>,
-    /// What open files have collected.
-    batches: Batches,
-    /// Held while a batch is made, and while something is appended beside batches.
-    ends: Mutex<()>,
+    tickets: Tickets,
+    /// Changes of the whole volume that somebody is about to make.
+    said: Mutex<Vec<Said>>,
 }
 
 impl Ops {
@@ -86,30 +84,12 @@ impl Ops {
             failed: Failed::default(),
             since: timing::now(),
             served_with: OnceLock::new(),
-            device: OnceLock::new(),
             broken: AtomicBool::new(false),
             carried: Carried::default(),
             exchanging: Mutex::default(),
-            batches: Batches::default(),
-            ends: Mutex::default(),
+            tickets: Tickets::default(),
+            said: Mutex::default(),
         }
-    }
-
-    /// It is mounted as this device.
-    pub(crate) fn has_device(&self, device: &str) {
-        self.device.get_or_init(|| device.to_owned());
-    }
-
-    /// Whether the sender sees mounts of it that are all for reading only: the kernel itself keeps from those what changes files, but lets ioctl(2) through.
-    pub(crate) fn is_read_only_to(&self, sender: Sender) -> bool {
-        let is_read_only = |device: &String| {
-            let table = match sender.thread {
-                0 => mountinfo::read(),
-                thread => mountinfo::read_of(thread),
-            };
-            table.is_ok_and(|table| mountinfo::is_read_only(&table, device))
-        };
-        self.device.get().is_some_and(is_read_only)
     }
 
     /// Waits for the requests under way and hands back the volume; later requests fail with `ENODEV`.
@@ -117,10 +97,9 @@ impl Ops {
         self.gate.close()
     }
 
-    /// From now on requests come through `carrier`, which serves so many at the same time wherever one comes, and whose messages take so many bytes beyond the volume's share for
+    /// From now on requests come through `carrier`, whose messages take so many bytes beyond the volume's share for
     /// them.
-    pub(crate) fn is_carried_by(&self, carrier: Carrier, at_once: usize, excess: usize) {
-        self.batches.are_served(at_once);
+    pub(crate) fn is_carried_by(&self, carrier: Carrier, excess: usize) {
         self.carried.set(carrier, excess);
     }
 
@@ -136,7 +115,7 @@ impl Ops {
 
     /// Serves a request that changes something, for its sender.
     fn change<T>(&self, op: Op, sender: Sender, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
-        self.vouch(op, |i| i.on_behalf_of(sender.caller(), || f(i)))
+        self.vouch(op, |i| sender.act(i, || f(i)))
     }
 
     /// Serves a request that vouches for changes.
@@ -198,7 +177,7 @@ mod tests {
         let image = dir.path().join("image");
         Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
         let ops = Ops::new(Volume::open_with(&image, &Options::default()).unwrap());
-        let root = Sender { uid: 0, gid: 0, umask: 0, thread: 0 };
+        let root = Sender { uid: 0, gid: 0, umask: 0, thread: 0, mapped: false };
         let gone = ops.create(ROOT, b"gone", 0o600, root).unwrap().ino;
         ops.unlink(ROOT, b"gone", root).unwrap();
         let eio: Errno = rustix::io::Errno::IO.into();

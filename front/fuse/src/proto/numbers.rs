@@ -59,8 +59,8 @@ bitflags::bitflags! {
         const SETXATTR_EXT = 1 << 29;
         /// `flags2` is valid.
         const INIT_EXT = 1 << 30;
-        /// Files that are read and written past the page cache can be mapped all the same.
-        const DIRECT_IO_ALLOW_MMAP = 1 << 36;
+        /// Mounts may map users and groups; needs `default_permissions`.
+        const ALLOW_IDMAP = 1 << 40;
         /// Requests go through rings, once each processor's queue has a place.
         const OVER_IO_URING = 1 << 41;
     }
@@ -98,8 +98,6 @@ pub(crate) mod fattr {
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// In `write_flags`: it comes from the kernel's page cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
-/// In `read_flags`: there is an owner of locks, which a read by a program has where it goes past the page cache, and no read of pages.
-pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// In `fsync_flags`: data only.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// In `setxattr_flags`: clear setgid with the new access control list.

@@ -3,8 +3,8 @@
 use super::numbers::opcode;
 use super::wire::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn, GetxattrIn, InHeader, InitIn,
-    InitInMore, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn,
-    SetxattrIn, SetxattrInOld, StatxIn, WriteIn,
+    InitInMore, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, Rename2In, RenameIn, SetattrIn, SetxattrIn,
+    SetxattrInOld, StatxIn, WriteIn,
 };
 use zerocopy::FromBytes;
 
@@ -77,7 +77,7 @@ pub(crate) enum Operation<'a> {
     Read(ReadIn),
     Write(WriteIn, &'a [u8]),
     Statfs,
-    Release(ReleaseIn),
+    Release,
     Fsync {
         data_only: bool,
     },
@@ -168,7 +168,7 @@ fn operation(code: u32, mut body: Body<'_>, setxattr_ext: bool) -> Parsed<Operat
         opcode::READLINK => O::Readlink,
         opcode::STATFS => O::Statfs,
         opcode::OPENDIR => O::Opendir,
-        opcode::RELEASE => O::Release(body.take()?),
+        opcode::RELEASE => O::Release,
         opcode::RELEASEDIR => O::Releasedir,
         opcode::OPEN => O::Open(body.take()?),
         opcode::READ => O::Read(body.take()?),

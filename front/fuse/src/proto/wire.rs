@@ -47,7 +47,6 @@ wire! {
     WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
     WriteOut { size: u32, padding: u32 }
     /// RELEASE and RELEASEDIR.
-    ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     /// FSYNC and FSYNCDIR.
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
     StatfsOut {

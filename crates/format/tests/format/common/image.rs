@@ -88,11 +88,17 @@ impl Image {
         let bytes = self.inode_bytes(ino);
         inode::verify(&bytes, ino, &format).unwrap();
         let parsed = Inode::parse(&bytes, ino, &format).unwrap();
+        let mut wanted = bytes.clone();
+        // Room that nothing has used is used from then on.
+        let widened = wanted.get(128..130) == Some(&[0, 0]);
+        if widened {
+            wanted[128] = 32;
+        }
         let mut again = bytes.clone();
         parsed.write(&mut again, &format).unwrap();
-        assert_eq!(again, bytes, "inode {ino} round trip");
+        assert_eq!(again, wanted, "inode {ino} round trip");
         inode::seal(&mut again, ino, &format);
-        if bytes.iter().any(|byte| *byte != 0) {
+        if !widened && bytes.iter().any(|byte| *byte != 0) {
             assert_eq!(again, bytes, "inode {ino} checksum");
         }
         parsed

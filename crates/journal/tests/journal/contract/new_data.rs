@@ -74,7 +74,7 @@ fn write_new_data(rig: &dyn Rig, config: Config) -> (EngineStats, bool) {
             b.engine.checkpoint_all().unwrap();
         }
     }
-    let sampling = Sampling { all_of: 1, samples: 600, torn: 2048, ..Sampling::default() };
+    let sampling = Sampling { all_of: 1, samples: 200, torn: 512, ..Sampling::default() };
     let states = b.explore(rig, sampling, |after, synced| {
         let (n, over) = (byte_at(after, HOME), byte_at(after, HOME + 1));
         assert!(u64::from(n) >= synced && (over == n || over + 1 == n), "{n}, {over} although {synced} was synced");

@@ -1,7 +1,9 @@
 //! What is large is written once: it bypasses the database's log.
 //!
-//! The database puts what it takes into an object of its log, and later, sorted, into an object of its own. For what is large, the first of the two is a waste: the second one follows at
-//! once. So an object of the log that would be large is put as an empty one. A flush then makes the sorted objects and the manifest that names them durable, in place of the log.
+//! The database puts what it takes into an object of its log, and later, sorted, into an object of its own. For what is
+//! large, the first of the two is a waste: the second one follows at once. So an object of the log that would be large
+//! is put as an empty one. A flush then makes the sorted objects and the manifest that names them durable, in place of
+//! the log.
 //!
 //! ```text
 //!   Log ──── a large object is left out ───▶ Pending ──── all that was left out is in the manifest ───▶ Closed ──── the note is written ───▶ Log
@@ -11,11 +13,19 @@
 //!
 //! Invariants:
 //!
-//! - An object of the log has its rows only if the newest manifest has all rows that were left out before. So what a crash leaves is a prefix, whichever objects it leaves.
+//! - An object of the log has its rows only if the newest manifest has all rows that were left out before. So what a
+//!   crash leaves is a prefix, whichever objects it leaves.
 //! - A flush that finds something left out succeeds only when the manifest has it.
-//! - The number of an object of the log is taken by an empty object, too: whoever takes over counts them, and fences by making the next one.
+//! - Pending ends only with a flush of the memtable that was given every row that was put into the log or left out, and
+//!   beside which neither a large object was left out nor another flush ran. The database's own manifest does not say
+//!   what is durable: it is ahead of the store's while a flush goes on. The flush waits for rows that were frozen since
+//!   it began, which nobody else would flush; so after each 100 ms in which as much came as may have frozen a memtable,
+//!   that is flushed beside it.
+//! - The number of an object of the log is taken by an empty object, too: whoever takes over counts them, and fences by
+//!   making the next one.
 //! - An object that is put again after a failure is left out exactly if it was the first time.
-//! - The first object with rows after what was left out has the [`Note`] that says what the manifest must have. Whoever reads without a lease may have read the manifest before that.
+//! - The first object with rows after what was left out has the [`Note`] that says what the manifest must have. Whoever
+//!   reads without a lease may have read the manifest before that.
 
 mod empty;
 mod note;
@@ -110,8 +120,8 @@ impl Bypass {
         Begun { large: state.large, others: state.others, is_alone: state.running == 0, given }
     }
 
-    /// That flush has succeeded, and the manifest has the database's rows up to `sorted`; those up to `put` have been put into the log or left out. True: the manifest has all that
-    /// was left out.
+    /// That flush has succeeded, and the store's manifest has the database's rows up to `sorted`. Those up to `put`
+    /// have been put into the log or left out. True: the manifest has all that was left out.
     pub(super) fn end(&self, begun: Begun, sorted: u64, put: u64) -> bool {
         let mut state = self.state.lock();
         let is_alone =

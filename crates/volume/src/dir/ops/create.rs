@@ -1,6 +1,7 @@
 //! create, mkdir, mknod, symlink.
 
 use super::{add_subdir, check_subdirs, plan_new, touch_dir};
+use crate::behalf;
 use crate::dir::init::{self, NewInode};
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
@@ -41,7 +42,7 @@ pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &N
     }
     let (inherited, of_inode) = new.plan(view, parent)?;
     let needs = of_inode + slot.needs(view.inode(parent)?)? + Needs { journal: 1, blocks: 0 };
-    let need = init::need(view.volume(), new.caller);
+    let need = behalf::of_owner(view.volume(), new.caller);
     Ok(((slot, inherited), Cost { journal: needs.journal, blocks: needs.blocks, need }))
 }
 

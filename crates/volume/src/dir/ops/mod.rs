@@ -1,5 +1,6 @@
 //! The namespace operations. Each has a part that locks and plans, and a `do_…` part for inodes that an operation holds.
 
+mod above;
 mod create;
 mod link;
 mod lookup;
@@ -7,9 +8,10 @@ mod rename;
 mod tmpfile;
 mod unlink;
 
+pub(crate) use above::Circle;
 pub(crate) use create::{do_create, plain, plan_create};
 pub(crate) use link::{do_link, plan_link};
-pub(crate) use rename::{Circle, Names, do_rename, plan_rename};
+pub(crate) use rename::{Names, do_rename, plan_rename};
 pub(crate) use unlink::{Fate, do_unlink, plan_unlink};
 
 use super::{Dir, Search, search};

@@ -1,20 +1,23 @@
 //! rename: within and across directories, over what is there, and exchange.
 
+use super::above::{Circle, meet};
 use super::unlink::{Fate, check_empty, drop_link};
 use super::{add_subdir, check_movable, check_name, check_project, check_removable, check_subdirs, drop_subdir};
 use super::{find, is_dots, plain, plan_new, touch_dir, touch_inode};
 use crate::alloc::Need;
+use crate::behalf;
 use crate::dir::init::NewInode;
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::remove::{remove, replace, set_parent};
-use crate::dir::{Dir, Entry, Needs, NewEntry, Search, Slot, init};
+use crate::dir::{Entry, Needs, NewEntry, Search, Slot, init};
 use crate::op::{Cost, Op, View};
 use crate::xattr::Inherited;
-use crate::{Caller, Error, Ino, ROOT, Rename, Result, Volume};
+use crate::{Caller, Error, Ino, Rename, Result, Volume};
+use ondol_env::sync::MutexGuard;
+use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
 use ondol_format::inode::{FileType, InodeFlags};
-use std::collections::BTreeSet;
 
 /// Where from and where to, by directory and name.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +57,8 @@ impl Whiteout {
         Ok(Self { new, inherited, needs })
     }
 
-    /// Puts it in the place of `source`, which moves away from directory `dir`.
+    /// Puts it in the place of `source`, which moves away from directory `dir`: the old entry points at it from then
+    /// on, so the slot of the new name, which was planned before, stays where it is.
     fn put(&self, op: &mut Op<'_>, dir: Ino, source: &Entry) -> Result<()> {
         let ino = init::make(op, dir, &self.new, &self.inherited)?;
         let code = init::code_of(op, ino)?;
@@ -86,7 +90,7 @@ impl Plan {
     /// As [`Volume::rename`].
     pub(crate) fn settle(&mut self, view: &mut dyn View, names: &Names<'_>, circle: &Circle) -> Result<Cost> {
         let victim = self.check(view, names, circle)?;
-        let need = self.whiteout.as_ref().map_or(Need::Ordinary, |w| init::need(view.volume(), w.new.caller));
+        let need = self.whiteout.as_ref().map_or(Need::Ordinary, |w| behalf::of_owner(view.volume(), w.new.caller));
         Ok(Cost { need, ..self.cost(view.inode(names.to)?, victim)? })
     }
 
@@ -152,13 +156,6 @@ impl Plan {
         let (journal, blocks) = (journal + whiteout.journal, target.blocks + whiteout.blocks);
         Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
-}
-
-/// The directories that contain source and target, at any height, with the two themselves; empty within one directory.
-#[derive(Default)]
-pub(crate) struct Circle {
-    pub(crate) above_source: BTreeSet<Ino>,
-    pub(crate) above_target: BTreeSet<Ino>,
 }
 
 /// Looks for both names of a rename in locked directories.
@@ -260,8 +257,12 @@ impl Volume {
             return Err(Error::Invalid("\".\" and \"..\" cannot be renamed"));
         }
         let across = names.from != names.to;
-        let _rename = across.then(|| self.rename_lock.lock());
-        let circle = if across { self.circle(names)? } else { Circle::default() };
+        let (circle, _rename) = if across {
+            let (circle, rename) = self.circle(names)?;
+            (circle, Some(rename))
+        } else {
+            (Circle::default(), None)
+        };
         let (mut locked, mut plan) = Locked::with(self, &[names.from, names.to], |locked| {
             let plan = plan_rename(locked, names, how, &circle)?;
             let inodes = plan.inodes().collect();
@@ -281,23 +282,14 @@ impl Volume {
         Ok(())
     }
 
-    /// The directories above both sides. They stay that as long as the rename lock is held.
-    fn circle(&self, names: &Names<'_>) -> Result<Circle> {
-        Ok(Circle { above_source: self.ancestors(names.from)?, above_target: self.ancestors(names.to)? })
-    }
-
-    fn ancestors(&self, ino: Ino) -> Result<BTreeSet<Ino>> {
-        let (mut above, mut at) = (BTreeSet::new(), ino);
-        loop {
-            if !above.insert(at) {
-                return Err(Error::corrupt(format!("directory {at}"), 0, "it lies below itself"));
-            }
-            if at == ROOT {
-                return Ok(above);
-            }
-            let node = self.node(at)?;
-            let state = node.read()?;
-            at = Dir::new(self, at, &state.inode)?.parent(&mut &*self)?.0;
-        }
+    /// The directories above both sides, and the rename lock, as long as which they stay that. Who moves a directory
+    /// waits for nobody's way up but where a directory has moved meanwhile.
+    fn circle(&self, names: &Names<'_>) -> Result<(Circle, MutexGuard<'_, ()>)> {
+        let walk = || meet(names.from, names.to, |ino| self.parent_of(ino));
+        let moves = self.moves.load(SeqCst);
+        let before = walk();
+        let rename = self.rename_lock.lock();
+        let circle = if self.moves.load(SeqCst) == moves { before? } else { walk()? };
+        Ok((circle, rename))
     }
 }

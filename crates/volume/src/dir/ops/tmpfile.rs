@@ -1,6 +1,7 @@
 //! Files without a name: O_TMPFILE.
 
 use super::plain;
+use crate::behalf;
 use crate::dir::init::NewInode;
 use crate::dir::lock::Locked;
 use crate::dir::{Dir, init};
@@ -45,7 +46,8 @@ impl Volume {
         self.check_writable()?;
         let caller = new.caller;
         let (inherited, needs) = new.plan(&mut locked, dir)?;
-        let cost = Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: init::need(self, caller) };
+        let cost =
+            Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: behalf::of_owner(self, caller) };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         let ino = init::make(&mut op, dir, new, &inherited)?;
         let inode = op.inode_mut(ino)?;

@@ -38,7 +38,7 @@ pub(in crate::file) fn find(source: &mut dyn Source, ino: Ino, inode: &Inode, at
 
 /// A pointer block that can be one.
 fn node(source: &mut dyn Source, ino: Ino, block: u64) -> Result<ondol_journal::Block> {
-    if !source.may_own(block, 1) {
+    if !source.may_own(ino, block, 1) {
         return Err(bad_pointer(ino, block, 1));
     }
     source.node(block, kind::INDIRECT)
@@ -49,7 +49,7 @@ fn run_in(source: &dyn Source, ino: Ino, array: &[u8], i: usize, at: u32) -> Res
     let (len, what) = run_at(array, i);
     let len = len.min(MAX_LOGICAL - at).max(1);
     match what {
-        Mapped::Written(first) if !source.may_own(first, len.into()) => Err(bad_pointer(ino, first, len.into())),
+        Mapped::Written(first) if !source.may_own(ino, first, len.into()) => Err(bad_pointer(ino, first, len.into())),
         what => Ok(Run { at, len, what }),
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::file) fn find(source: &mut dyn Source, ino: Ino, inode: &Inode, at
     }
     let mut block = child(&root, at, &mut next);
     for level in (0..depth).rev() {
-        if !source.may_own(block, 1) {
+        if !source.may_own(ino, block, 1) {
             return Err(bad_pointer(ino, block, 1));
         }
         let bytes = source.node(block, kind)?;
@@ -57,7 +57,7 @@ fn run_in(source: &dyn Source, ino: Ino, leaf: &Node<'_>, at: u32, next: &mut u3
     let Some(extent) = before.filter(|e| u64::from(at) < e.end()) else {
         return Ok(Run { at, len: *next - at, what: Mapped::Hole });
     };
-    if !source.may_own(extent.start, u64::from(extent.len)) {
+    if !source.may_own(ino, extent.start, u64::from(extent.len)) {
         return Err(bad_pointer(ino, extent.start, u64::from(extent.len)));
     }
     let skip = at - extent.logical;

@@ -54,7 +54,7 @@ impl Count<'_> {
             if self.found > self.most {
                 break;
             }
-            if !self.source.may_own(block, 1) {
+            if !self.source.may_own(self.ino, block, 1) {
                 return Err(bad_pointer(self.ino, block, 1));
             }
             let bytes = self.source.node(block, self.kind)?;

@@ -112,7 +112,7 @@ impl Fs {
                     return false;
                 }
                 seen += 1;
-                assert!(e.next > cookie && e.next < 1 << 63, "cookie {} after {cookie}", e.next);
+                assert!(e.next != cookie && e.next < 1 << 63, "cookie {} after {cookie}", e.next);
                 cookie = e.next;
                 let twice = names.insert(e.name.to_vec(), (e.ino, e.file_type));
                 assert!(twice.is_none(), "{:?} is listed twice", String::from_utf8_lossy(e.name));

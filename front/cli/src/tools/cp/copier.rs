@@ -8,8 +8,10 @@ use super::{Into, Operand};
 use crate::failure::{FAILED, Failure};
 use crate::tools::open::Troubles;
 use crate::tools::out::Out;
+use crate::tools::walk::cut;
 use ondol::FileType;
 use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -51,10 +53,34 @@ pub(crate) struct Copier<'t> {
 
 /// What is to be done next.
 enum Job {
-    /// Copies what is at the first path to the second; the last says that it was named on the command line.
-    Copy(PathBuf, PathBuf, bool),
-    /// Gives a directory, when all is in it, what is preserved. `true`: it was made.
-    Finish(PathBuf, PathBuf, Stat, bool),
+    /// Copies what has this name in the directory that is being copied. Paths would be as long as the tree is deep,
+    /// each.
+    Copy(OsString),
+    /// Gives the directory, when all is in it, what is preserved. `true`: it was made.
+    Finish(Stat, bool),
+}
+
+/// A directory that is being copied, or something in it: where it is, where it goes, and how long both paths were above
+/// it.
+struct Place {
+    path: PathBuf,
+    to: PathBuf,
+    above: Vec<(usize, usize)>,
+}
+
+impl Place {
+    fn enter(&mut self, name: &OsStr) {
+        self.above.push((self.path.as_os_str().len(), self.to.as_os_str().len()));
+        self.path.push(name);
+        self.to.push(name);
+    }
+
+    fn leave(&mut self) {
+        if let Some((path, to)) = self.above.pop() {
+            cut(&mut self.path, path);
+            cut(&mut self.to, to);
+        }
+    }
 }
 
 impl<'t> Copier<'t> {
@@ -155,15 +181,23 @@ impl<'t> Copier<'t> {
 
     /// Copies a file, or a directory with all that is below it.
     pub(crate) fn tree(&mut self, from: &dyn Tree, path: PathBuf, to: PathBuf) {
-        let mut jobs = vec![Job::Copy(path, to, true)];
+        let mut place = Place { path, to, above: Vec::new() };
+        let mut jobs = Vec::new();
+        let first = self.one(from, &place.path, &place.to, true, &mut jobs);
+        first.unwrap_or_else(|what| self.tell(&what));
         while let Some(job) = jobs.pop() {
-            let done = match job {
-                Job::Copy(path, to, named) => self.one(from, &path, &to, named, &mut jobs),
-                Job::Finish(path, to, stat, made) => self.finish(from, &path, &to, &stat, made),
+            let (done, is_in) = match job {
+                Job::Copy(name) => {
+                    place.enter(&name);
+                    let before = jobs.len();
+                    (self.one(from, &place.path, &place.to, false, &mut jobs), jobs.len() > before)
+                }
+                Job::Finish(stat, made) => (self.finish(from, &place.path, &place.to, &stat, made), false),
             };
-            if let Err(what) = done {
-                self.tell(&what);
+            if !is_in {
+                place.leave();
             }
+            done.unwrap_or_else(|what| self.tell(&what));
         }
     }
 
@@ -273,8 +307,8 @@ impl<'t> Copier<'t> {
         if made {
             self.say(from, path, to);
         }
-        jobs.push(Job::Finish(path.to_owned(), to.to_owned(), *stat, made));
-        jobs.extend(names.into_iter().rev().map(|name| Job::Copy(path.join(&name), to.join(&name), false)));
+        jobs.push(Job::Finish(*stat, made));
+        jobs.extend(names.into_iter().rev().map(Job::Copy));
         Ok(())
     }
 

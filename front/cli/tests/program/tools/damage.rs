@@ -122,6 +122,10 @@ fn a_tree_that_goes_round_comes_to_an_end() {
     let said = fails(&mut desk.ondol(&["cp", "-r", "disk.img", ":/top", "out"]), 1);
     assert!(said.contains("was copied already"), "{said}");
     assert_eq!(fs::read(desk.at("out/below/file")).unwrap(), b"text");
+    let volume = Volume::open(&image).unwrap();
+    let said = volume.remove_dir_all("/top").expect_err("an endless tree").to_string();
+    assert!(said.contains("/top/below/deepest") && said.contains("it lies below itself"), "{said}");
+    volume.close().unwrap();
     let said = output(&mut desk.ondol(&["rm", "-r", "disk.img", "/top"]));
     assert_eq!(said.status.code(), Some(1));
 }

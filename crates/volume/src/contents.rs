@@ -1,4 +1,5 @@
-//! What a file or device holds before something is made on it, so that nothing is overwritten unawares.
+//! What a file or device holds: before something is made on it, so that nothing is overwritten unawares, and where an
+//! ext4 file system was looked for and is not.
 //!
 //! Looked at are the first and the last 16 MiB, 4 KiB in each of 256 equal parts of what lies between, and the places where ext4 usually has copies
 //! of its superblock: all of a small image, and not more than 34 MiB of the largest. What is all zeros there holds nothing. Anything else is
@@ -120,22 +121,32 @@ const FORMATS: &[(&str, At, &[u8])] = &[
 ///
 /// # Errors
 /// The store's failure.
-pub(crate) fn of(store: &dyn BlockStore) -> Result<Option<String>> {
+pub fn of(store: &dyn BlockStore) -> Result<Option<String>> {
     let (first, copy) = (first_byte(store)?, has_copy(store)?);
     if first.is_none() && !copy {
         return Ok(None);
     }
-    for &(name, at, magic) in FORMATS {
-        if has(store, at, magic)? {
-            return Ok(Some(name.into()));
-        }
+    if let Some(name) = format(store)? {
+        return Ok(Some(name.into()));
     }
     Ok(Some(match first {
-        _ if is_zfs(store)? => "a ZFS pool member".into(),
         _ if copy => "what is left of an ext2, ext3 or ext4 file system".into(),
         _ if is_text(store)? => "text".into(),
         first => format!("something: byte {} is not zero", first.unwrap_or_default()),
     }))
+}
+
+/// The format of what `store` holds, if it is one of those that have a name here.
+///
+/// # Errors
+/// The store's failure.
+pub(crate) fn format(store: &dyn BlockStore) -> Result<Option<&'static str>> {
+    for &(name, at, magic) in FORMATS {
+        if has(store, at, magic)? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(is_zfs(store)?.then_some("a ZFS pool member"))
 }
 
 /// The first byte that is not zero, of those that are looked at.

@@ -1,0 +1,110 @@
+//! Readers of the database: what they see, and when they begin again.
+
+use super::bypass::{NOTE_KEY, Note};
+use super::cache::Cache;
+use super::local::{Joined, judge};
+use super::open::{NEVER, Opening, database};
+use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use super::settings::filters;
+use super::still::Still;
+use super::{HomeError, clone};
+use crate::Bucket;
+use bytes::Bytes;
+use ondol_env::plant::{self, Defect};
+use slatedb::config::DbReaderOptions;
+use slatedb::{DbReader, DbReaderMode};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A reader that is overtaken by writers so often gives up.
+const OVERTAKEN: u32 = 20;
+/// It waits so long after the first time, and longer each time.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A reader of the database, and the header that it sees.
+///
+/// It reads the manifest first and then the log. A writer may have written the manifest anew in between, and gone on in
+/// the log, from which what the manifest has then is missing: the note there tells, and the reader begins again.
+pub(super) async fn reader(
+    bucket: &Bucket,
+    mode: DbReaderMode,
+    polls: Duration,
+    opening: &Opening,
+    still: &Still,
+) -> Result<(DbReader, Header), HomeError> {
+    let name = &bucket.name;
+    let mut tries = 0;
+    loop {
+        let cache = Arc::new(Cache::new(opening.cache));
+        let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
+        let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
+        let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
+        let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
+        let header = match header(bucket, &reader).await {
+            Ok(Some(header)) => return Ok((reader, header)),
+            other => other,
+        };
+        still.begin_anew();
+        let ended = reader.close().await;
+        header?;
+        ended.map_err(|e| HomeError::of_database(name, "to be read", &e))?;
+        tries += 1;
+        if tries == OVERTAKEN {
+            return Err(HomeError::Overtaken { name: name.clone(), tries });
+        }
+        tokio::time::sleep(PAUSE * tries).await;
+    }
+}
+
+/// Closes a reader that is of no use any more. Until then, or until it is too old, what it reads is kept in the bucket:
+/// a failure loses nothing.
+pub(super) async fn leave(reader: DbReader) {
+    reader.close().await.ok();
+}
+
+/// The header that a reader sees; none if a writer has overtaken it.
+async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, HomeError> {
+    let name = &bucket.name;
+    let get = async |key| reader.get(key).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
+    let Some(header) = get(HEADER_KEY).await? else { return Err(HomeError::Missing { name: name.clone() }) };
+    let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
+    let note = noted(name, header.seed, get(NOTE_KEY).await?)?;
+    if reader.manifest().last_l0_seq() < note.seq {
+        return Ok(None);
+    }
+    clone::own(bucket, &reader.manifest(), header).await.map(Some)
+}
+
+/// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
+pub(super) async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>) -> Result<(), HomeError> {
+    let name = &bucket.name;
+    let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default()).await {
+        Ok(found) => found,
+        Err(HomeError::Missing { .. }) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
+    leave(reader).await;
+    let number = newest?.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
+    judged(planted, opening, name, &header, number).map(drop)
+}
+
+/// The local log of an opening, looked at by a thread that may wait.
+pub(super) fn judged(
+    planted: Option<Defect>,
+    opening: &Opening,
+    name: &str,
+    header: &Header,
+    newest: u64,
+) -> Result<Option<Joined>, HomeError> {
+    tokio::task::block_in_place(|| {
+        let _planted = plant::set(planted);
+        judge(opening, name, header, newest)
+    })
+}
+
+/// The note about the database's log. None was written before the first bypass.
+pub(super) fn noted(name: &str, seed: u32, bytes: Option<Bytes>) -> Result<Note, HomeError> {
+    let damaged = |what| HomeError::Damaged { name: name.to_owned(), what };
+    bytes.map_or(Ok(Note::default()), |bytes| Note::decode(seed, &bytes).map_err(damaged))
+}
