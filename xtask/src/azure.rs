@@ -1,6 +1,6 @@
 //! `cargo xtask azure`: the program's tests of object storage on Azurite, Microsoft's emulator of its Blob Storage, which runs on this machine.
 
-use crate::s3::{BUCKET, PACKAGES, Server, free_address, program};
+use crate::s3::{BUCKET, Server, free_address, program};
 use std::process::Command;
 
 /// Words go on to the tests, as names of tests do.
@@ -14,7 +14,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let _server = Server::start(command, "azure", &[], &address)?;
     crate::run(Command::new("node").args(["-e", include_str!("container.js"), port, BUCKET]))?;
     let mut tests = Command::new(env!("CARGO"));
-    tests.arg("test").args(PACKAGES).args(["--test", "program", "bucket", "--"]).args(words);
+    tests.args(crate::TEST).args(["--test", "program", "bucket", "--"]).args(words);
     tests.env("ONDOL_TEST_BUCKET", format!("az://{BUCKET}/tests"));
     tests.env("AZURE_STORAGE_USE_EMULATOR", "true").env("AZURITE_BLOB_STORAGE_URL", format!("http://{address}"));
     crate::run(&mut tests)

@@ -2,7 +2,10 @@
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
+//! `cargo xtask fsck-images DIR`: our check beside e2fsck, on the images of e2fsprogs' tests.
 //! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
+//! `cargo xtask picture`: the picture in the README, from what the program prints. `cargo xtask site`: the documents as
+//! a book.
 //! `cargo xtask s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`: figures beside that server; `s3 --peers`: beside other programs on it.
 //! `cargo xtask dist`: the tarball and the Debian packages; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
@@ -10,26 +13,30 @@
 mod azure;
 mod capi;
 mod dist;
+mod fsck_images;
 mod fuzz;
 mod header;
 mod layers;
 mod licences;
 mod lines;
+mod picture;
 mod plant;
 mod plants;
 mod programs;
 mod prose;
 mod publish;
 mod s3;
+mod site;
 mod sizes;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 12] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
@@ -38,13 +45,18 @@ const CHECKS: [Check; 13] = [
     ("publish", publish::check),
     ("plant", plant::check),
     ("header", header::check),
-    ("clippy", || clippy(&[])),
-    // Comparisons with other crates, which a plain build leaves out.
-    ("peers", || clippy(&["--features", "ondol-bench/peers"])),
+    ("clippy", || clippy(&["--all-targets", "--all-features"])),
+    // What is built without features: no object storage, no other crates to compare with, no planted defects.
+    ("plain", || clippy(&[])),
     ("docs", docs),
-    ("test", || cargo(&["test", "--workspace", "--quiet"])),
-    ("object", object),
+    ("test", || cargo(&TEST)),
 ];
+
+/// How all is called that is no check.
+const OWN: &str = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
+
+/// The README's command for the tests, which is one build of everything.
+const TEST: [&str; 3] = ["test", "--workspace", "--all-features"];
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -77,6 +89,15 @@ fn main() -> ExitCode {
     if wanted == "header" && words == ["--write"] {
         return header::write().map_or_else(fail, |()| ExitCode::SUCCESS);
     }
+    if wanted == "picture" && words.is_empty() {
+        return picture::run().map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
+    if wanted == "site" && words.is_empty() {
+        return site::run().map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
+    if wanted == "fsck-images" {
+        return fsck_images::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "fuzz" {
         let result = fuzz::run(&words);
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
@@ -87,8 +108,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
-        eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
+        eprintln!("usage: cargo xtask {OWN} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
     for (name, check) in chosen {
@@ -100,6 +120,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What this program can be told to do.
+fn names() -> BTreeSet<&'static str> {
+    let own = OWN.split(" | ").filter_map(|call| call.split(' ').next());
+    own.chain(CHECKS.iter().map(|(name, _)| *name)).collect()
+}
+
 fn fail(why: String) -> ExitCode {
     eprintln!("xtask: {why}");
     ExitCode::FAILURE
@@ -109,9 +135,8 @@ fn cargo(args: &[&str]) -> Result<(), String> {
     run(Command::new(env!("CARGO")).args(args))
 }
 
-fn clippy(features: &[&str]) -> Result<(), String> {
-    let workspace = ["clippy", "--workspace", "--all-targets", "--quiet"];
-    cargo(&[&workspace, features, &["--", "-D", "warnings"]].concat())
+fn clippy(words: &[&str]) -> Result<(), String> {
+    cargo(&[&["clippy", "--workspace", "--quiet"], words, &["--", "-D", "warnings"]].concat())
 }
 
 /// The program, built for speed.
@@ -129,16 +154,14 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
         return run(Command::new(release(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));
     }
     // As a part of the workspace: alone, packages are built with other features of what they share, and so once more.
-    let test = |words: &[String]| {
-        run(Command::new(env!("CARGO")).args(["test", "--workspace"]).args(words).env("ONDOL_HUNT", "1"))
-    };
+    let test = |words: &[String]| run(Command::new(env!("CARGO")).args(TEST).args(words).env("ONDOL_HUNT", "1"));
     let is_short = words.first().is_some_and(|word| word == "--short");
     if !words.is_empty() && !is_short {
         return test(&words);
     }
     test(&["--test", "program", "everything_works_over_io_uring"].map(String::from))?;
     // Where threads meet, counted.
-    cargo(&["build", "--workspace", "--example", "shared_lines"])?;
+    cargo(&["build", "--workspace", "--all-features", "--example", "shared_lines"])?;
     let counts = metadata()?.target_directory.into_std_path_buf().join("debug/examples/shared_lines");
     run(Command::new(counts).args(["scalable", "create", "4", "8"]))?;
     // Power cuts of programs under `ondol run`.
@@ -148,6 +171,10 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     }
     // Its log in interleavings, killed anywhere, with power cuts.
     test(&["--lib", "schedules::what_"].map(String::from))?;
+    // The images of e2fsprogs' tests, where they are.
+    if let Ok(dir) = std::env::var("E2FSPROGS_TESTS") {
+        fsck_images::run(&[dir])?;
+    }
     // Whether scenes come to all places of the engine with the most of them.
     test(&["--test", "reach", "--", "--ignored"].map(String::from))?;
     let metadata = metadata()?;
@@ -157,26 +184,15 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     if tests.is_empty() {
         return Err("the whole-stack tests are not there".into());
     }
-    test(&tests)
-}
-
-/// What a plain build leaves out: object storage, and what the library and the program do with it. Built together, so that what they share is built once.
-fn object() -> Result<(), String> {
-    use s3::PACKAGES;
-    cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGES[..], &["--", "-D", "warnings"]].concat())?;
-    // What the feature changes nothing of, other builds have tested.
-    let tests = ["--lib", "--bins", "--test", "object", "--test", "buckets", "--test", "messages", "--test", "store"];
-    cargo(&[&["test", "--quiet"], &PACKAGES[..], &tests].concat())?;
-    let of_program = ["--test", "program", "--", "bucket", "documented", "wrong"];
-    cargo(&[&["test", "--quiet"], &PACKAGES[..], &of_program].concat())?;
-    let mut docs = Command::new(env!("CARGO"));
-    docs.args(["doc", "--no-deps", "--quiet"]).args(PACKAGES).env("RUSTDOCFLAGS", "-D warnings");
-    run(&mut docs)
+    test(&tests)?;
+    // What a program says that was built without features.
+    let plain = ["test", "-p", "ondol-cli", "-p", "ondol-bench", "--test", "program", "--test", "run"];
+    cargo(&[&plain[..], &["--", "a_build_without", "come_into_the_program"]].concat())
 }
 
 fn docs() -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    command.args(["doc", "--workspace", "--all-features", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     run(&mut command)
 }
 

@@ -15,20 +15,6 @@ pub(crate) const BUCKET: &str = "ondol";
 /// Nobody else reaches it.
 const KEY: &str = "ondol-test";
 
-/// Built together, so that what they share is built once.
-pub(crate) const PACKAGES: [&str; 10] = [
-    "-p",
-    "ondol-object-home",
-    "-p",
-    "ondol",
-    "-p",
-    "ondol-cli",
-    "-p",
-    "ondol-laboratory",
-    "--features",
-    "ondol-object-home/object,ondol-cli/object",
-];
-
 /// A server that ends with this.
 pub(crate) struct Server {
     process: Child,
@@ -92,7 +78,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     }
     let test = |words: &[&str]| {
         let mut tests = Command::new(env!("CARGO"));
-        tests.arg("test").args(PACKAGES).args(words);
+        tests.args(crate::TEST).args(words);
         tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
         served.named_to(&mut tests);
         tests

@@ -11,16 +11,23 @@ const INCLUDED: &str = "bash-completion,e2fsprogs,fish,fuse3,make,man-db,mount,s
 /// Fails at the first thing that is not as it should be. What cannot be tried here is named on a line.
 pub(super) fn check(release: &Release, made: &Made) -> Result<(), String> {
     is_reproducible(release, made)?;
-    let Some(deb) = made.debs.first() else {
+    if is_root() {
+        super::elsewhere::bare(release, made)?;
+    } else {
+        println!("skipped: the program is not tried in a root without a libc: only root can make one");
+    }
+    if made.debs.is_empty() {
         println!("skipped: packages are not compared and not installed, since there are none");
         return Ok(());
-    };
+    }
     lists_are_the_same(release, made)?;
+    lintian(made)?;
     if let Some(why) = missing() {
         println!("skipped: the packages are not installed into a fresh root: {why}");
         return Ok(());
     }
-    let root = fresh_root(release)?;
+    let (suite, mirror) = suite_and_mirror()?;
+    let root = fresh_root(release, &suite, &mirror, INCLUDED)?;
     println!("in a fresh root, {}:", root.display());
     for deb in &made.debs {
         let name = deb.file_name().unwrap_or_default().to_string_lossy();
@@ -29,15 +36,19 @@ pub(super) fn check(release: &Release, made: &Made) -> Result<(), String> {
     notes(release, &root)?;
     unpack(&made.tarball, &root.join("tmp/ondol"))?;
     copy(&release.root.join("dist/check/package.sh"), &root.join("package.sh"))?;
-    in_namespaces(&root, ENTER, &[], &[])?;
+    in_namespaces(&root, ENTER, &["/package.sh"], &[])?;
     remove(&root)?;
-    container(release, deb)
+    container(release, &fresh_root(release, &suite, &mirror, INCLUDED)?)?;
+    super::elsewhere::others(release, made, &suite, &mirror)
+}
+
+fn is_root() -> bool {
+    said(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
 /// Why no root can be made here.
 fn missing() -> Option<String> {
-    let is_root = said(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    if !is_root {
+    if !is_root() {
         return Some("only root can make one".into());
     }
     if !Path::new("/dev/fuse").exists() {
@@ -71,9 +82,11 @@ fn lists_are_the_same(release: &Release, made: &Made) -> Result<(), String> {
     }
     let files = |dir: &Path| -> Result<BTreeSet<String>, String> {
         let found = said(Command::new("find").current_dir(dir).args([".", "!", "-type", "d"]))?;
-        // Debian's policy compresses these, and names the changelog; each package has one, and its terms.
+        // Debian's policy compresses these, and names the changelog. Each package has one, its terms, and words for
+        // lintian.
         let name = |line: &str| line.trim_end_matches(".gz").replace("CHANGELOG.md", "changelog");
-        Ok(found.lines().map(name).filter(|line| !line.contains("/doc/lib")).collect())
+        let own = |line: &String| line.contains("/doc/lib") || line.contains("/lintian/");
+        Ok(found.lines().map(name).filter(|line| !own(line)).collect())
     };
     let of_debs = release.dir.join("of-debs");
     empty(&of_debs)?;
@@ -86,6 +99,18 @@ fn lists_are_the_same(release: &Release, made: &Made) -> Result<(), String> {
         return Err(format!("the packages and `make install` do not install the same files: {differences:?}"));
     }
     println!("the packages and `make install` install the same {} files", ours.len());
+    Ok(())
+}
+
+/// Debian's own check finds nothing but what `dist/lintian-overrides` has reasons for.
+fn lintian(made: &Made) -> Result<(), String> {
+    if !is_there("lintian") {
+        println!("skipped: the packages are not checked by Debian's policy: there is no `lintian`");
+        return Ok(());
+    }
+    let mut lintian = Command::new("lintian");
+    crate::run(lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0"]).args(&made.debs))?;
+    println!("lintian has no word against the packages");
     Ok(())
 }
 
@@ -113,24 +138,24 @@ fn notes(release: &Release, root: &Path) -> Result<(), String> {
 }
 
 /// Unpacks the tarball so that its tree is `dir`.
-fn unpack(tarball: &Path, dir: &Path) -> Result<(), String> {
+pub(super) fn unpack(tarball: &Path, dir: &Path) -> Result<(), String> {
     empty(dir)?;
     said(Command::new("tar").arg("-xf").arg(tarball).arg("--strip-components=1").arg("-C").arg(dir)).map(|_| ())
 }
 
-/// A root of this system's release that nothing was installed into. What debootstrap makes is kept as an archive, and unpacked each time.
-fn fresh_root(release: &Release) -> Result<PathBuf, String> {
+/// A root of a release of Debian that nothing was installed into. What debootstrap makes is kept as an archive, and
+/// unpacked each time.
+pub(super) fn fresh_root(release: &Release, suite: &str, mirror: &str, included: &str) -> Result<PathBuf, String> {
     let roots = release.dir.with_file_name("dist-roots");
     let root = release.dir.join("root");
-    let (suite, mirror) = suite_and_mirror()?;
     // By what is in it, so that another list of packages makes another one.
-    let archive = roots.join(format!("{suite}+{}.tar", INCLUDED.replace(',', "+")));
+    let archive = roots.join(format!("{suite}+{}.tar", included.replace(',', "+")));
     if !archive.exists() {
-        let made = roots.join(&suite);
+        let made = roots.join(suite);
         empty(&made)?;
         println!("debootstrap {suite} from {mirror}: some minutes, once");
         let mut bootstrap = Command::new("debootstrap");
-        bootstrap.args(["--variant=minbase", "--include", INCLUDED, &suite]).arg(&made).arg(&mirror);
+        bootstrap.args(["--variant=minbase", "--include", included, suite]).arg(&made).arg(mirror);
         said(&mut bootstrap)?;
         let new = roots.join("new.tar");
         said(Command::new("tar").args(["--numeric-owner", "-C"]).arg(&made).arg("-cf").arg(&new).arg("."))?;
@@ -154,12 +179,12 @@ fn suite_and_mirror() -> Result<(String, String), String> {
 }
 
 /// What is done in a mount and process namespace of its own: what is left of mounts and servers goes with it.
-const ENTER: &str = "\
+pub(super) const ENTER: &str = "\
 mount -t proc proc \"$0/proc\"
 mount --rbind /dev \"$0/dev\"
 mount --rbind /sys \"$0/sys\"
 mount -t tmpfs run \"$0/run\"
-exec chroot \"$0\" /bin/sh /package.sh";
+exec chroot \"$0\" /bin/sh \"$1\"";
 
 /// As a runtime of containers does it: a root that is not above another one, few devices, no capability. `/dev/fuse` is for everybody, as
 /// udev makes it; there may be no udev here.
@@ -180,33 +205,35 @@ mount -o remount,bind,ro /
 exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs sh /container.sh \"$1\"";
 
 /// Runs a script with a root and what follows it as its words, in a mount and process namespace of its own.
-fn in_namespaces(root: &Path, script: &str, words: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
+pub(super) fn in_namespaces(
+    root: &Path,
+    script: &str,
+    words: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<(), String> {
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script]).arg(root).args(words);
     crate::run(unshare.envs(variables.iter().copied()))
 }
 
 /// The recipe of the container's image on a fresh root, and what it is for.
-fn container(release: &Release, deb: &Path) -> Result<(), String> {
-    let root = fresh_root(release)?;
+fn container(release: &Release, root: &Path) -> Result<(), String> {
     println!("as an ordinary user in a container, {}:", root.display());
     let oci = release.root.join("dist/oci");
-    let name = deb.file_name().unwrap_or_default();
-    copy(deb, &root.join("tmp").join(name))?;
-    for file in ["install", "with-volume"] {
-        copy(&oci.join(file), &root.join("tmp").join(file))?;
-    }
-    said(Command::new("chroot").arg(&root).args(["sh", "/tmp/install"]))?;
-    copy(&release.root.join("dist/check/container.sh"), &root.join("container.sh"))?;
     let recipe = oci.join("Containerfile");
     let recipe = std::fs::read_to_string(&recipe).map_err(|e| format!("{}: {e}", recipe.display()))?;
     let recipe = Recipe::read(&recipe)?;
-    in_namespaces(&root, CONTAIN, &[recipe.entry], &recipe.variables)?;
-    remove(&root)
+    let programs = [release.program.clone(), oci.join("with-volume")];
+    said(Command::new("install").args(["-m", "755", "-t"]).arg(root.join("usr/bin")).args(programs))?;
+    said(Command::new("chroot").arg(root).args(["sh", "-euc", recipe.run]))?;
+    copy(&release.root.join("dist/check/container.sh"), &root.join("container.sh"))?;
+    in_namespaces(root, CONTAIN, &[recipe.entry], &recipe.variables)?;
+    remove(root)
 }
 
-/// What a recipe starts, and the variables that it sets.
+/// What a recipe runs once, what it starts, and the variables that it sets.
 struct Recipe<'a> {
+    run: &'a str,
     entry: &'a str,
     variables: Vec<(&'a str, &'a str)>,
 }
@@ -214,14 +241,15 @@ struct Recipe<'a> {
 impl<'a> Recipe<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
         let entry = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")?.strip_suffix("\"]"));
+        let run = text.lines().find_map(|line| line.strip_prefix("RUN ")).ok_or("the Containerfile runs nothing")?;
         let variables = text.lines().filter_map(|line| line.strip_prefix("ENV ")?.split_once('='));
         let entry = entry.ok_or("the Containerfile has no entry point of one word")?;
-        Ok(Self { entry, variables: variables.collect() })
+        Ok(Self { run, entry, variables: variables.collect() })
     }
 }
 
 /// Removes a root, and nothing that is mounted in it.
-fn remove(root: &Path) -> Result<(), String> {
+pub(super) fn remove(root: &Path) -> Result<(), String> {
     said(Command::new("rm").args(["-r", "--one-file-system"]).arg(root)).map(|_| ())
 }
 
@@ -234,6 +262,7 @@ mod tests {
         let recipe = include_str!("../../../dist/oci/Containerfile");
         let read = Recipe::read(recipe).expect("recipe");
         assert_eq!(read.entry, "/usr/bin/with-volume");
+        assert!(read.run.starts_with("mkdir /data /volume"), "{}", read.run);
         let names: Vec<&str> = read.variables.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["ONDOL_IMAGE", "ONDOL_SIZE", "ONDOL_OPTIONS", "ONDOL_DIR"]);
         let script = include_str!("../../../dist/oci/with-volume");

@@ -29,7 +29,7 @@ pub(super) fn text(release: &Release) -> Result<String, String> {
     let mut all = format!(
         "Ondol is under the MIT licence or the Apache licence 2.0, at your option.\n\n{}\n\n{}\n\n\
          The program has code of Rust's standard library (MIT OR Apache-2.0, by the Rust Project's\n\
-         contributors) and of these crates:\n\n{list}",
+         contributors), of musl (MIT, by its authors) and of these crates:\n\n{list}",
         own("LICENSE-MIT")?.trim_end(),
         own("LICENSE-APACHE")?.trim_end()
     );

@@ -100,9 +100,10 @@ impl Package {
         let about = stage.join("DEBIAN");
         empty(&about)?;
         let needs = match self.name {
-            "ondol" => needs(release, dir, &[release.program.clone(), preloaded(release, dir)?])?,
-            "libondol0" => needs(release, dir, &[libraries.join("libondol.so.0")])?,
-            "libsqlite3-mod-ondol" => needs(release, dir, &[libraries.join("libondol_sqlite.so")])?,
+            // The program is static.
+            "ondol" => String::new(),
+            "libondol0" => needs(release, dir, &libraries.join("libondol.so.0"))?,
+            "libsqlite3-mod-ondol" => needs(release, dir, &libraries.join("libondol_sqlite.so"))?,
             _ => format!("libondol0 (= {})", release.version),
         };
         write(&about.join("control"), self.control(&release.version, architecture.trim(), kibibytes, &needs))?;
@@ -120,13 +121,17 @@ impl Package {
         Ok(deb)
     }
 
-    /// Each package says what it may be used for; manual pages and changelogs are compressed, as Debian's policy has it.
+    /// Each package says what it may be used for, and why lintian(1) finds what it finds. Manual pages and changelogs are
+    /// compressed, as Debian's policy has it.
     fn document(&self, release: &Release, tree: &Path, stage: &Path) -> Result<(), String> {
         let documents = stage.join("usr/share/doc").join(self.name);
         std::fs::create_dir_all(&documents).map_err(|e| format!("{}: {e}", documents.display()))?;
         for (file, name) in [("copyright", "copyright"), ("CHANGELOG.md", "changelog")] {
             copy(&tree.join(file), &documents.join(name))?;
         }
+        let overrides = stage.join("usr/share/lintian/overrides");
+        std::fs::create_dir_all(&overrides).map_err(|e| format!("{}: {e}", overrides.display()))?;
+        copy(&release.root.join("dist/lintian-overrides"), &overrides.join(self.name))?;
         let installed = documents.join("CHANGELOG.md");
         if installed.exists() {
             std::fs::remove_file(&installed).map_err(|e| format!("{}: {e}", installed.display()))?;
@@ -141,11 +146,11 @@ impl Package {
 
     fn control(&self, version: &str, architecture: &str, kibibytes: &str, needs: &str) -> String {
         let Self { name, section, description, .. } = self;
-        let recommends =
-            if self.recommends.is_empty() { String::new() } else { format!("Recommends: {}\n", self.recommends) };
+        let field = |name: &str, of: &str| if of.is_empty() { String::new() } else { format!("{name}: {of}\n") };
+        let (needs, recommends) = (field("Depends", needs), field("Recommends", self.recommends));
         format!(
             "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: The Ondol developers\n\
-             Installed-Size: {kibibytes}\nDepends: {needs}\n{recommends}Section: {section}\n\
+             Installed-Size: {kibibytes}\n{needs}{recommends}Section: {section}\n\
              Priority: optional\nDescription: {description}\n"
         )
     }
@@ -165,31 +170,14 @@ pub(super) fn install(tree: &Path, stage: &Path, target: &str) -> Result<(), Str
     said(install.arg(format!("DESTDIR={}", stage.display()))).map(|_| ())
 }
 
-/// The library that the program carries for `ondol run`: the program writes it where a program can preload it.
-fn preloaded(release: &Release, dir: &Path) -> Result<PathBuf, String> {
-    let scratch = dir.join("preloaded");
-    empty(&scratch)?;
-    let mut run = Command::new(&release.program);
-    run.args(["run", "--quiet", "--buffer"]).arg(scratch.join("pool")).arg("--dir").arg(&scratch);
-    said(run.args(["--", "true"]).env("XDG_CACHE_HOME", &scratch))?;
-    let libraries = scratch.join("ondol");
-    let entries = std::fs::read_dir(&libraries).map_err(|e| format!("{}: {e}", libraries.display()))?;
-    let library =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).find(|path| path.extension().is_some_and(|e| e == "so"));
-    library.ok_or_else(|| format!("{}: no library of `ondol run`", libraries.display()))
-}
-
-/// The packages that the shared libraries of programs and libraries come from.
-fn needs(release: &Release, dir: &Path, files: &[PathBuf]) -> Result<String, String> {
+/// The packages that a library's shared libraries come from.
+fn needs(release: &Release, dir: &Path, library: &Path) -> Result<String, String> {
     let scratch = dir.join("needs");
     empty(&scratch.join("debian"))?;
     // What dpkg-shlibdeps asks for.
     write(&scratch.join("debian/control"), "Source: ondol\n\nPackage: ondol\nArchitecture: any\n")?;
     let mut resolve = Command::new("dpkg-shlibdeps");
-    resolve.current_dir(&scratch).arg("-O");
-    for file in files {
-        resolve.arg("-e").arg(file);
-    }
+    resolve.current_dir(&scratch).arg("-O").arg("-e").arg(library);
     let said = said(&mut resolve)?;
     let needs = said.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
     needs

@@ -3,6 +3,7 @@
 mod check;
 mod copyright;
 mod deb;
+mod elsewhere;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ struct Release {
     root: PathBuf,
     /// Where packages come to lie.
     dir: PathBuf,
-    /// The program, without symbols.
+    /// The static program, without symbols.
     program: PathBuf,
     version: String,
     /// What all files are dated: seconds since 1970, as `SOURCE_DATE_EPOCH` or the last commit says.
@@ -44,8 +45,12 @@ impl Release {
         let dir = metadata.target_directory.join("dist").into_std_path_buf();
         let built = match std::env::var_os("ONDOL") {
             Some(path) => PathBuf::from(path),
-            None => crate::release(&["--features", "object"])?,
+            None => program()?,
         };
+        // What the loader of a libc starts needs that libc.
+        if said(Command::new("readelf").arg("--program-headers").arg(&built))?.contains("INTERP") {
+            return Err(format!("{} is no static program", built.display()));
+        }
         empty(&dir)?;
         let program = dir.join("ondol");
         said(Command::new("strip").arg("--strip-all").arg("-o").arg(&program).arg(&built))?;
@@ -58,6 +63,15 @@ impl Release {
         let version = program_package.ok_or("there is no package `ondol-cli`")?.version.to_string();
         Ok(Self { root, dir, program, version, time })
     }
+}
+
+/// Builds the program with musl: it is whole, and asks for no names at run time from a libc of another version.
+fn program() -> Result<PathBuf, String> {
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let build = ["build", "--release", "--quiet", "-p", "ondol-cli", "--features", "object", "--target", &target];
+    let needs = format!("it needs `rustup target add {target}` and musl-gcc (Debian's package musl-tools)");
+    crate::cargo(&build).map_err(|e| format!("{e}: {needs}"))?;
+    Ok(crate::metadata()?.target_directory.into_std_path_buf().join(target).join("release/ondol"))
 }
 
 /// The packages that were made.

@@ -29,13 +29,13 @@ pub(super) fn make(release: &Release, dir: &Path) -> Result<PathBuf, String> {
 
 /// Packs the tree: names in order, one date, no owner, so that the same tree gives the same bytes.
 pub(super) fn pack(release: &Release, tree: &Path) -> Result<PathBuf, String> {
-    let tarball = PathBuf::from(format!("{}.tar.gz", tree.display()));
+    let tarball = PathBuf::from(format!("{}.tar.xz", tree.display()));
     let (Some(above), Some(name)) = (tree.parent(), tree.file_name()) else {
         return Err(format!("{}: no place for a tree", tree.display()));
     };
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu", "--mode=u=rwX,go=rX"]);
-    tar.arg(format!("--mtime=@{}", release.time)).args(["--use-compress-program", "gzip -9n"]);
+    tar.arg(format!("--mtime=@{}", release.time)).args(["--use-compress-program", "xz -9 --threads=1"]);
     said(tar.arg("-C").arg(above).arg("-cf").arg(&tarball).arg(name))?;
     Ok(tarball)
 }
