@@ -25,7 +25,9 @@ fn main() {
     let is_made = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_POINTER_WIDTH") == "64";
     // Where the compiler itself is linked with musl, there is no glibc to build against.
     if is_made && !variable("HOST").ends_with("-musl") {
-        let built = build(&root, &out.join("preload"));
+        // Beside the results of all builds, which have it in common: OUT_DIR is `PROFILE/build/PACKAGE/out` there.
+        let results = out.ancestors().nth(4).unwrap_or(&out);
+        let built = build(&root, &results.join("preload"));
         std::fs::copy(&built, &library).unwrap_or_else(|e| panic!("cannot copy {}: {e}", built.display()));
     } else {
         // `ondol run` says that there is none.
@@ -51,6 +53,7 @@ fn build(root: &Path, target_dir: &Path) -> PathBuf {
     }
     for profile in ["DEV", "RELEASE"] {
         command.env(format!("CARGO_PROFILE_{profile}_STRIP"), "true");
+        command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), "false");
     }
     let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(status.success(), "{command:?} ended with {status}");
