@@ -2,10 +2,11 @@
 
 use crate::Error;
 use ondol_journal::JournalError;
-use ondol_medium::PoolError;
+use ondol_medium::{NvmError, PoolError};
 use ondol_page_table::TableError;
 use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
+use std::io::ErrorKind;
 
 /// A step that helps against an error. Messages say what is wrong; how a step is done depends on who asks, so programs add that
 /// in their own words: the name of a command, or of a button.
@@ -89,6 +90,7 @@ impl Error {
             Self::Pool(e) => of_pool(e),
             Self::Table(e) => of_table(e),
             Self::Run(e) => of_run(e),
+            Self::Nvm(e) => of_nvm(e),
             _ => None,
         }
     }
@@ -115,6 +117,15 @@ fn of_pool(e: &PoolError) -> Option<Remedy> {
 fn of_table(e: &TableError) -> Option<Remedy> {
     match e {
         TableError::NoTable { pool } => Some(Remedy::MakeInPool { pool: Some(pool.clone()) }),
+        _ => None,
+    }
+}
+
+fn of_nvm(e: &NvmError) -> Option<Remedy> {
+    match e {
+        NvmError::Open { what: "open", name, source } if source.kind() == ErrorKind::NotFound => {
+            Some(Remedy::MakePool { pool: Some(name.clone()) })
+        }
         _ => None,
     }
 }

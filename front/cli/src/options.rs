@@ -139,6 +139,7 @@ fn explained(e: &OptionError) -> String {
     };
     match nearest {
         Some(name) => format!("{e}; did you mean `{name}`?"),
+        None if matches!(e, OptionError::Unknown(_)) => format!("{e}: `ondol mount --help` lists them"),
         None => e.to_string(),
     }
 }
@@ -172,7 +173,7 @@ mod tests {
         assert!(refused("nodelaloc").contains("did you mean `nodelalloc`?"));
         assert!(refused("strip=8").contains("did you mean `stripe=`?"));
         assert!(refused("umsk=022").contains("did you mean `umask=`?"));
-        assert_eq!(refused("sparkle"), "unknown mount option `sparkle`");
+        assert_eq!(refused("sparkle"), "unknown mount option `sparkle`: `ondol mount --help` lists them");
         assert!(!refused("data=fast").contains("did you mean"));
     }
 

@@ -9,6 +9,9 @@ use std::process::Command;
 /// What is in a file of terms, and which crates bring it.
 type Texts = BTreeMap<String, BTreeSet<String>>;
 
+/// The terms of the libc in the static program.
+const MUSL: &str = "/usr/share/doc/musl/copyright";
+
 /// The file `copyright`: our terms, the crates in the program with theirs, and the texts.
 pub(super) fn text(release: &Release) -> Result<String, String> {
     let crates = linked(&release.root)?;
@@ -22,6 +25,9 @@ pub(super) fn text(release: &Release) -> Result<String, String> {
         let root = package.manifest_path.parent().ok_or_else(|| format!("{name} has no directory"))?;
         collect(root.as_std_path(), &name, &mut texts)?;
     }
+    // Where Debian's compiler wrapper for it is, its terms are.
+    let musl = std::fs::read_to_string(MUSL).map_err(|e| format!("the terms of musl, {MUSL}: {e}"))?;
+    texts.entry(musl.trim().to_owned()).or_default().insert("musl".to_owned());
     let own = |file: &str| {
         let path = release.root.join(file);
         std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))

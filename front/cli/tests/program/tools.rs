@@ -344,7 +344,7 @@ fn errors_say_what_and_where() {
         ("cp disk.img :/x", "the target is missing (`ondol cp --help` says more)"),
         ("cat absent.img /x", "cannot open absent.img: No such file or directory"),
         ("cat tree/file /x", "tree/file: not an ext4 file system: it has 11 bytes"),
-        ("cat -o sparkle disk.img /x", "unknown mount option `sparkle`"),
+        ("cat -o sparkle disk.img /x", "unknown mount option `sparkle`: `ondol mount --help` lists them"),
         ("rm -o ro disk.img /x", "option `ro` does not go with a command that writes"),
         ("find disk.img /absent", "disk.img:/absent: no such file or directory"),
     ] {
