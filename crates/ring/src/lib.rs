@@ -7,13 +7,15 @@
 //!
 //! This crate knows no request but its length: a message is the bytes that `/dev/fuse` would have given. It is a crate
 //! of its own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe`
-//! of it is in `place`, and in `policy` and `attributes`, the system calls that a server needs beside.
+//! of it is in `place`, and in `policy`, `errand` and `attributes`, the system calls that a server needs beside.
 
 mod attributes;
+mod errand;
 mod place;
 mod policy;
 
 pub use attributes::set_mount_attributes;
+pub use errand::ask as ask_oneself;
 pub use place::{Message, Place};
 pub use policy::set_idle;
 

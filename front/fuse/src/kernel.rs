@@ -57,6 +57,11 @@ impl KernelMount {
         &self.dir
     }
 
+    /// Its device as `major:minor`, if that could be seen.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// Whether this mount is the one to be seen on its directory.
     pub(crate) fn is_there(&self) -> bool {
         let table = mountinfo::read().unwrap_or_default();
@@ -196,8 +201,6 @@ pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
     let fail = |source: io::Error| {
         let hint = if has_no_server(&source) {
             "; a FUSE mount without a server is there: `ondol umount` removes it"
-        } else if source.kind() == io::ErrorKind::NotFound {
-            "; `mkdir` makes it"
         } else {
             ""
         };

@@ -11,18 +11,18 @@ use crate::budget::{ForRings, MAX_WRITE, SMALL, Turns};
 use crate::channel::{Channel, Device, Fill, Room, Wire};
 use crate::coming::{Coming, Serve};
 use crate::foreman::{Duty, Foreman};
-use crate::proto::numbers::{Init, notify};
+use crate::proto::numbers::Init;
 use crate::proto::reply;
-use crate::proto::wire::{NotifyRetrieve, OutHeader};
+use crate::proto::wire::OutHeader;
 use crate::standing::Standing;
-use crate::words::node;
-use ondol::{ROOT, waits};
+use ondol::waits;
 use ondol_ring::Place;
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
@@ -94,11 +94,19 @@ pub(crate) struct Rings {
     foreman: Foreman<usize>,
     /// The kernel took no place: it sends its requests through `/dev/fuse` again.
     refused: AtomicBool,
+    /// Where it is mounted, if that is known.
+    dir: Option<Arc<Path>>,
 }
 
 impl Rings {
     /// For a connection that agreed on io_uring among other things, and has so many queues.
-    pub(crate) fn new(queues: usize, share: ForRings, agreed: Init, standing: Arc<Standing>) -> Self {
+    pub(crate) fn new(
+        queues: usize,
+        share: ForRings,
+        agreed: Init,
+        standing: Arc<Standing>,
+        dir: Option<Arc<Path>>,
+    ) -> Self {
         Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
             agreed,
@@ -107,6 +115,7 @@ impl Rings {
             standing,
             foreman: Foreman::default(),
             refused: AtomicBool::new(false),
+            dir,
         }
     }
 
@@ -124,7 +133,7 @@ impl Rings {
         let rings = Arc::clone(self);
         let work = move || {
             let seen = vec![0; rings.queues.len()];
-            rings.foreman.work(&mut Hands { rings: &rings, scope, device, server, seen, moves: 0 });
+            rings.foreman.work(&mut Hands { rings: &rings, scope, device, server, seen });
         };
         if let Err(e) = thread::Builder::new().name("ondol-fuse-foreman".into()).spawn_scoped(scope, work) {
             tracing::warn!("no thread can be started: {e}");
@@ -152,6 +161,20 @@ impl Rings {
         let last = self.queues.get(number).is_some_and(|queue| queue.threads.fetch_sub(1, Relaxed) == 1);
         if last {
             self.refused.store(true, Relaxed);
+        }
+    }
+
+    /// Has a request come to a queue. Its answer makes the kernel look for requests that waited before the queue's newest place was there.
+    fn move_on(&self, number: usize) {
+        let Some(dir) = self.dir.clone() else { return };
+        // Nobody waits for this thread: what is mounted on the directory by now may never answer.
+        let ask = move || {
+            if let Err(e) = ondol_ring::ask_oneself(&dir, number) {
+                tracing::debug!("processor {number} gets no request: {e}");
+            }
+        };
+        if let Err(e) = thread::Builder::new().name("ondol-fuse-asks".into()).spawn(ask) {
+            tracing::warn!("no thread can be started: {e}");
         }
     }
 
@@ -199,36 +222,6 @@ struct Hands<'r, 's, 'e> {
     server: &'s dyn Serve,
     /// Turns of each queue at the last look.
     seen: Vec<u64>,
-    /// How often a queue was moved on.
-    moves: u64,
-}
-
-impl Hands<'_, '_, '_> {
-    /// Has a message come to a queue. Its answer makes the kernel look for requests that waited before the queue's newest place was there.
-    ///
-    /// The message is what the kernel gives back of pages that it was asked for: none, of the root. A request whose sender waits would keep
-    /// that thread, and with it the rings and the connection, beyond the death of this process.
-    fn move_on(&mut self, number: usize) {
-        self.moves += 1;
-        let what =
-            NotifyRetrieve { notify_unique: retrieval(self.moves), nodeid: node(ROOT), offset: 0, size: 0, padding: 0 };
-        let mut header = reply::header(0, 0, size_of_val(&what));
-        header.error = notify::RETRIEVE;
-        // The kernel puts it into the queue of the processor that asks.
-        let everywhere = sched_getaffinity(None);
-        bind(number);
-        if let Err(e) = self.device.send(&header, [what.as_bytes(), &[]]) {
-            tracing::debug!("processor {number} gets no message: {e}");
-        }
-        if let Err(e) = everywhere.and_then(|all| sched_setaffinity(None, &all)) {
-            tracing::debug!("the foreman stays on processor {number}: {e}");
-        }
-    }
-}
-
-/// The number of a message that was asked for. The kernel counts its own requests from 0, in twos.
-fn retrieval(count: u64) -> u64 {
-    1 << 62 | (count << 1 & ((1 << 62) - 1))
 }
 
 impl Duty<usize> for Hands<'_, '_, '_> {
@@ -254,23 +247,21 @@ impl Duty<usize> for Hands<'_, '_, '_> {
     /// wait that a fresh place does not get.
     fn look(&mut self) -> bool {
         let (mut busy, mut serving, mut senders, mut changes) = (false, 0, BTreeSet::new(), 0);
-        let rings = self.rings;
-        for (number, queue) in rings.queues.iter().enumerate() {
-            let Some(seen) = self.seen.get_mut(number) else { continue };
+        for (number, (queue, seen)) in self.rings.queues.iter().zip(&mut self.seen).enumerate() {
             let turns = queue.turns.load(Relaxed);
             let waiting = queue.waiting.load(Relaxed);
-            let before = std::mem::replace(seen, turns);
-            if turns == before && waiting == 0 {
+            if turns == *seen && waiting == 0 {
                 self.rings.grow(number);
-            } else if turns == before && waiting < queue.threads.load(Relaxed) && queue.spend_fresh() {
-                self.move_on(number);
+            } else if turns == *seen && waiting < queue.threads.load(Relaxed) && queue.spend_fresh() {
+                self.rings.move_on(number);
             }
             changes += queue.changes.swap(0, Relaxed);
-            if turns != before {
+            if turns != *seen {
                 senders.insert(queue.sender.load(Relaxed));
             }
-            busy |= turns != before || waiting < queue.threads.load(Relaxed);
+            busy |= turns != *seen || waiting < queue.threads.load(Relaxed);
             serving += queue.threads.load(Relaxed).saturating_sub(waiting + queue.asleep.load(Relaxed));
+            *seen = turns;
         }
         // One client that goes from processor to processor is the same in every queue.
         self.rings.standing.look(serving, senders.len() > 1 || changes > OTHERS);

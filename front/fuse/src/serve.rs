@@ -180,6 +180,7 @@ pub(crate) fn connect(
         most: options.max_threads.unwrap_or(MOST_THREADS),
         room,
         wanted,
+        dir: kernel.device().map(|_| kernel.dir().into()),
     };
     let session = Session::begin(connection, &config, server).map_err(MountError::Handshake);
     let session = session.map_err(give_up)?;

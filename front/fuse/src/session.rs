@@ -18,6 +18,7 @@ use ondol::waits;
 use parking_lot::Mutex;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) room: usize,
     /// What is agreed on if the kernel offers it.
     pub(crate) wanted: Init,
+    /// Where it is mounted, if that is known.
+    pub(crate) dir: Option<Arc<Path>>,
 }
 
 /// A connection on which kernel and server have agreed.
@@ -84,7 +87,7 @@ impl Session {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
             server.is_carried_by(Carrier::Rings, share.excess);
-            Arc::new(Rings::new(queues, share, agreed, standing.clone()))
+            Arc::new(Rings::new(queues, share, agreed, standing.clone(), config.dir.clone()))
         });
         if rings.is_none() {
             server.is_carried_by(Carrier::Device, for_device.excess);

@@ -156,7 +156,7 @@ impl Dispatch {
                 let found = ops.seek(at, what.offset, seek_what(what.whence));
                 answer.with(found, |offset| answer.body(&LseekOut { offset: *offset }));
             }
-            O::Destroy | O::NotifyReply => answer.done(Ok(())),
+            O::Destroy => answer.done(Ok(())),
             O::Init { .. } => answer.error(Errno::IO),
             // With this answer the kernel goes without: closing makes nothing durable, permissions are the kernel's to check,
             // locks are its own, and no request waits for anything that an interruption could shorten.

@@ -18,7 +18,7 @@ pub(crate) mod opcode {
         RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17, RELEASE = 18, FSYNC = 20,
         SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24, INIT = 26, OPENDIR = 27,
         READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, CREATE = 35, INTERRUPT = 36,
-        DESTROY = 38, IOCTL = 39, NOTIFY_REPLY = 41, BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46,
+        DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46,
         COPY_FILE_RANGE = 47, SYNCFS = 50, TMPFILE = 51, STATX = 52, COPY_FILE_RANGE_64 = 53,
     }
 }
@@ -106,5 +106,4 @@ pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// Messages that the server sends unasked; they stand where an answer has its error.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
-    pub(crate) const RETRIEVE: i32 = 5;
 }

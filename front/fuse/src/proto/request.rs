@@ -110,8 +110,6 @@ pub(crate) enum Operation<'a> {
         wide: bool,
     },
     Syncfs,
-    /// What the kernel gives back of pages that it was asked for.
-    NotifyReply,
     /// Anything else: answered with ENOSYS, after which the kernel goes without.
     Other,
 }
@@ -183,7 +181,6 @@ fn operation(code: u32, mut body: Body<'_>, setxattr_ext: bool) -> Parsed<Operat
         opcode::FSYNC => O::Fsync { data_only: body.data_only()? },
         opcode::FSYNCDIR => O::Fsyncdir { data_only: body.data_only()? },
         opcode::SYNCFS => O::Syncfs,
-        opcode::NOTIFY_REPLY => O::NotifyReply,
         opcode::IOCTL => {
             let how: IoctlIn = body.take()?;
             O::Ioctl(how, body.bytes(how.in_size as usize)?)

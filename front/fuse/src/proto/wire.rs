@@ -87,7 +87,6 @@ wire! {
     /// Before every name of a listing; entries are filled up to multiples of 8 bytes.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
     NotifyInvalInode { ino: u64, off: i64, len: i64 }
-    NotifyRetrieve { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
 }
 
 const _: () = {
