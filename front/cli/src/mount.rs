@@ -229,7 +229,12 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     {
         image::create(request.target, size).map_err(Failure::with(MOUNT))?;
     }
-    let source = source(request.target).map_err(|failure| Failure { code: request.codes.image, ..failure })?;
+    let unnamed = |failure: Failure| {
+        let missing = matches!(image::file(request.target).try_exists(), Ok(false));
+        let hint = if missing { "; `ondol mount --create SIZE` makes a volume there" } else { "" };
+        Failure::new(request.codes.image, failure.message + hint)
+    };
+    let source = source(request.target).map_err(unnamed)?;
     let mut prepared = Prepared { target: request.target.into(), source, log, metrics, _image: None };
     if let Some(namespace) = request.namespace
         && ondol::is_in_bucket(request.target)

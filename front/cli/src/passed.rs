@@ -4,7 +4,6 @@ use crate::failure::{Failure, MOUNT, SYSTEM};
 use rustix::thread::LinkNameSpaceType;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// It is not there.
 pub(crate) fn source(target: &Path) -> Result<PathBuf, Failure> {
-    let fail = |e: io::Error| {
-        let missing = e.kind() == io::ErrorKind::NotFound;
-        let hint = if missing { "; `ondol mount --create SIZE` makes a volume there" } else { "" };
-        Failure::new(MOUNT, format!("cannot open {}: {e}{hint}", target.display()))
-    };
+    let fail = |e| Failure::new(MOUNT, format!("cannot open {}: {e}", target.display()));
     if ondol::is_in_bucket(target) {
         return Ok(target.to_owned());
     }

@@ -9,8 +9,8 @@ use std::process::Command;
 /// What is in a file of terms, and which crates bring it.
 type Texts = BTreeMap<String, BTreeSet<String>>;
 
-/// The terms of the libc in the static program.
-const MUSL: &str = "/usr/share/doc/musl/copyright";
+/// Whose the libc in the static program is. Its terms are those of the MIT licence, word for word.
+const MUSL: &str = "Copyright (c) 2005-2020 Rich Felker, et al.";
 
 /// The file `copyright`: our terms, the crates in the program with theirs, and the texts.
 pub(super) fn text(release: &Release) -> Result<String, String> {
@@ -25,18 +25,21 @@ pub(super) fn text(release: &Release) -> Result<String, String> {
         let root = package.manifest_path.parent().ok_or_else(|| format!("{name} has no directory"))?;
         collect(root.as_std_path(), &name, &mut texts)?;
     }
-    // Where Debian's compiler wrapper for it is, its terms are.
-    let musl = std::fs::read_to_string(MUSL).map_err(|e| format!("the terms of musl, {MUSL}: {e}"))?;
-    texts.entry(musl.trim().to_owned()).or_default().insert("musl".to_owned());
     let own = |file: &str| {
         let path = release.root.join(file);
         std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
     };
+    let mit = own("LICENSE-MIT")?;
+    let (_, terms) = mit.split_once("Permission is hereby granted").ok_or("LICENSE-MIT: it grants no permission")?;
+    texts
+        .entry(format!("{MUSL}\n\nPermission is hereby granted{}", terms.trim_end()))
+        .or_default()
+        .insert("musl".into());
     let mut all = format!(
         "Ondol is under the MIT licence or the Apache licence 2.0, at your option.\n\n{}\n\n{}\n\n\
          The program has code of Rust's standard library (MIT OR Apache-2.0, by the Rust Project's\n\
          contributors), of musl (MIT, by its authors) and of these crates:\n\n{list}",
-        own("LICENSE-MIT")?.trim_end(),
+        mit.trim_end(),
         own("LICENSE-APACHE")?.trim_end()
     );
     for (text, names) in texts {

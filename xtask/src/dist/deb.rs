@@ -67,9 +67,9 @@ crash-consistent ext4 in user space, as a library: development files
         recommends: "",
         description: "\
 SQLite extension that keeps databases in ext4 images
- Databases that SQLite opens with the VFS of this extension lie in an ext4 image.
- A commit is one operation of the file system: no journal file, one wait for the
- disk, all or nothing after a crash.
+ Databases that SQLite opens with the VFS of this extension lie in an ext4
+ image. A commit is one operation of the file system: no journal file, one wait
+ for the disk, all or nothing after a crash.
  .
  The package has the loadable extension libondol_sqlite.",
     },

@@ -243,53 +243,70 @@ fn memory_is_refused_where_there_is_none() {
     volume.close().unwrap();
 }
 
-/// Files change while all the rest is memory, at first freshly removed pages among it: after a cut everything is as without.
 #[test]
-fn power_cuts_leave_nothing_of_memory() {
+fn power_cuts_of_remap_journal_leave_nothing_of_memory() {
+    cut_beside_memory("journal=remap,data=journal");
+}
+
+#[test]
+fn power_cuts_of_remap_ordered_leave_nothing_of_memory() {
+    cut_beside_memory("journal=remap,data=ordered");
+}
+
+#[test]
+fn power_cuts_of_swap_leave_nothing_of_memory() {
+    cut_beside_memory("journal=swap,data=journal");
+}
+
+#[test]
+fn power_cuts_of_classic_leave_nothing_of_memory() {
+    cut_beside_memory("journal=classic,data=journal");
+}
+
+/// Files change while all the rest is memory, at first freshly removed pages among it: after a cut everything is as without.
+fn cut_beside_memory(options: &str) {
     let base = made();
-    for options in [MODES[0], MODES[1], MODES[3], MODES[5]] {
-        let power = PowerDomain::new();
-        let (media, _) = attached(&base, Some(&power));
-        let volume = opened(&media, options);
-        let mut known = vec![];
-        for byte in 1..5u8 {
-            volume.write("/a", vec![byte; 70_000]).unwrap();
-            volume.sync().unwrap();
-            volume.write("/b", vec![byte; 30_000]).unwrap();
-            volume.remove_file("/b").unwrap();
-            let mut memory = volume.scratch(available(&volume) / 2).unwrap();
-            scribble(&mut memory, 3);
-            volume.sync().unwrap();
-            known.push(byte);
-            power.mark(known.len() as u64);
-            let file = OpenOptions::new().write(true).open(&volume, "/a").unwrap();
-            file.write_all_at(&[byte + 100; 5000], 10_000).unwrap();
-            assert!(is_scribbled(&memory, 3), "{options}");
-        }
-        volume.close().unwrap();
-        let events = power.take();
-        let memory = [Medium { base: Layer::new(base.clone()), kind: Kind::Nvm, whole: None }];
-        let mut wrong = Vec::new();
-        let sampling = Sampling::default().at_most(4).spread(&memory, &events, |_| false, 450);
-        let states = sampling.each(&memory, &events, |layers, synced| {
-            let (media, _) = attached(&layers[0].to_bytes(), None);
-            recover_media(&media).unwrap();
-            let volume = opened(&media, "");
-            let found = volume.read("/a").unwrap_or_default();
-            let first = found.first().copied().unwrap_or_default();
-            let free = available(&volume) / BLOCK;
-            let pages = pages(&volume);
-            volume.close().unwrap();
-            let report = check_media(&media).unwrap();
-            let is_there = synced == 0 || found.is_empty() || (found.len() <= 70_000 && u64::from(first) + 1 >= synced);
-            // Nobody has memory after a cut, and what is not stored is free.
-            if !report.is_clean() || !is_there || pages.memory > 0 || free + 40 > pages.total {
-                wrong.push(format!("after {synced}: {first} {} bytes, {pages:?}, {:?}", found.len(), report.problems));
-            }
-        });
-        assert!(wrong.is_empty(), "{options}: {} of {states}: {}", wrong.len(), wrong[0]);
-        assert!(states > 40, "{options}: {states} states");
+    let power = PowerDomain::new();
+    let (media, _) = attached(&base, Some(&power));
+    let volume = opened(&media, options);
+    let mut known = vec![];
+    for byte in 1..5u8 {
+        volume.write("/a", vec![byte; 70_000]).unwrap();
+        volume.sync().unwrap();
+        volume.write("/b", vec![byte; 30_000]).unwrap();
+        volume.remove_file("/b").unwrap();
+        let mut memory = volume.scratch(available(&volume) / 2).unwrap();
+        scribble(&mut memory, 3);
+        volume.sync().unwrap();
+        known.push(byte);
+        power.mark(known.len() as u64);
+        let file = OpenOptions::new().write(true).open(&volume, "/a").unwrap();
+        file.write_all_at(&[byte + 100; 5000], 10_000).unwrap();
+        assert!(is_scribbled(&memory, 3), "{options}");
     }
+    volume.close().unwrap();
+    let events = power.take();
+    let memory = [Medium { base: Layer::new(base.clone()), kind: Kind::Nvm, whole: None }];
+    let mut wrong = Vec::new();
+    let sampling = Sampling::default().at_most(4).spread(&memory, &events, |_| false, 450);
+    let states = sampling.each(&memory, &events, |layers, synced| {
+        let (media, _) = attached(&layers[0].to_bytes(), None);
+        recover_media(&media).unwrap();
+        let volume = opened(&media, "");
+        let found = volume.read("/a").unwrap_or_default();
+        let first = found.first().copied().unwrap_or_default();
+        let free = available(&volume) / BLOCK;
+        let pages = pages(&volume);
+        volume.close().unwrap();
+        let report = check_media(&media).unwrap();
+        let is_there = synced == 0 || found.is_empty() || (found.len() <= 70_000 && u64::from(first) + 1 >= synced);
+        // Nobody has memory after a cut, and what is not stored is free.
+        if !report.is_clean() || !is_there || pages.memory > 0 || free + 40 > pages.total {
+            wrong.push(format!("after {synced}: {first} {} bytes, {pages:?}, {:?}", found.len(), report.problems));
+        }
+    });
+    assert!(wrong.is_empty(), "{options}: {} of {states}: {}", wrong.len(), wrong[0]);
+    assert!(states > 40, "{options}: {states} states");
 }
 
 #[test]
