@@ -201,6 +201,8 @@ pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
     let fail = |source: io::Error| {
         let hint = if has_no_server(&source) {
             "; a FUSE mount without a server is there: `ondol umount` removes it"
+        } else if source.kind() == io::ErrorKind::NotFound {
+            "; `mkdir` makes it"
         } else {
             ""
         };

@@ -205,8 +205,11 @@ impl MountOptions {
         let Some((key, value)) = word.split_once('=') else { return Ok(false) };
         let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
         let wrong = || format!("mount option `{key}={value}`: the value must be a number above 0");
-        let id =
-            || value.parse::<u32>().map_err(|_| format!("mount option `{key}={value}`: the value must be a number"));
+        // The last number stands for nobody at all in system calls.
+        let id = || {
+            let told = value.parse().ok().filter(|id| *id != u32::MAX);
+            told.ok_or_else(|| format!("mount option `{key}={value}`: the value must be a number below {}", u32::MAX))
+        };
         let octal = || u16::from_str_radix(value, 8).ok().filter(|bits| *bits <= 0o777);
         match key {
             "uid" => self.shown.uid = Some(id()?),
@@ -412,7 +415,7 @@ mod tests {
     fn values_are_checked() {
         assert!(MountOptions::take("max_read=0").unwrap_err().contains("max_read"));
         assert!(MountOptions::take("max_threads=x").is_err());
-        for list in ["uid=", "uid=ann", "gid=-1", "umask=8", "umask=1000", "umask="] {
+        for list in ["uid=", "uid=4294967295", "uid=ann", "gid=-1", "umask=8", "umask=1000", "umask="] {
             assert!(MountOptions::take(list).is_err(), "{list}");
         }
         let shown = MountOptions::take("uid=0,gid=1000,umask=027").unwrap().0.shown;
