@@ -12,8 +12,9 @@ type Processors = [u64; 16];
 
 /// Asks the server of `path` for attributes, from processor `processor`. When this returns, the request has been answered.
 ///
-/// A process of its own asks, without descriptors, and without the rings, which are left out when memory is copied. A thread that waits for
-/// an answer cannot be killed: it would keep the memory of a server that is, so the rings, and so the connection, which would never end.
+/// A process of its own asks, without descriptors, and without the rings, which are left out when memory is copied. A
+/// thread that waits for an answer cannot be killed: it would keep the memory of a server that is, so the rings, and so
+/// the connection, which would never end.
 ///
 /// # Errors
 /// The kernel's refusal, or the server's.
@@ -22,8 +23,8 @@ pub fn ask(path: &Path, processor: usize) -> io::Result<()> {
     let mut one = Processors::default();
     let word = one.get_mut(processor / 64).ok_or(io::ErrorKind::InvalidInput)?;
     *word = 1 << (processor % 64);
-    // SAFETY: fork(2) without a signal at the child's end. The child has one thread and a copy of the memory, in which locks may be
-    // taken for good: it makes system calls, and nothing else until it ends.
+    // SAFETY: fork(2) without a signal at the child's end. The child has one thread and a copy of the memory, in which
+    // locks may be taken for good: it makes system calls, and nothing else until it ends.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     match child {
         0 => {
@@ -41,8 +42,8 @@ fn go(path: &CStr, processors: &Processors) -> Result<(), c_int> {
     // `struct statx`, of which nobody reads anything.
     let mut answer = [0u64; 32];
     let flags = SYNC | libc::AT_NO_AUTOMOUNT;
-    // SAFETY: numbers, and pointers to values that live until the calls return and are as large as the calls take them to be. Attributes
-    // that the kernel knows would not be asked for without SYNC.
+    // SAFETY: numbers, and pointers to values that live until the calls return and are as large as the calls take them to
+    // be. Attributes that the kernel knows would not be asked for without SYNC.
     unsafe {
         checked(libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0))?;
         checked(libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Processors>(), processors.as_ptr()))?;

@@ -263,7 +263,8 @@ fn power_cuts_of_classic_leave_nothing_of_memory() {
     cut_beside_memory("journal=classic,data=journal");
 }
 
-/// Files change while all the rest is memory, at first freshly removed pages among it: after a cut everything is as without.
+/// Files change while all the rest is memory, at first freshly removed pages among it: after a cut everything is as
+/// without.
 fn cut_beside_memory(options: &str) {
     let base = made();
     let power = PowerDomain::new();
