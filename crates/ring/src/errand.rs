@@ -10,7 +10,8 @@ use std::path::Path;
 /// One bit for each processor that can be named.
 type Processors = [u64; 16];
 
-/// Asks the server of `path` for attributes, from processor `processor`. When this returns, the request has been answered.
+/// Asks the server of `path` for attributes, from processor `processor`. When this returns, the request has been
+/// answered.
 ///
 /// A process of its own asks, without descriptors, and without the rings, which are left out when memory is copied. A
 /// thread that waits for an answer cannot be killed: it would keep the memory of a server that is, so the rings, and so
@@ -42,8 +43,8 @@ fn go(path: &CStr, processors: &Processors) -> Result<(), c_int> {
     // `struct statx`, of which nobody reads anything.
     let mut answer = [0u64; 32];
     let flags = SYNC | libc::AT_NO_AUTOMOUNT;
-    // SAFETY: numbers, and pointers to values that live until the calls return and are as large as the calls take them to
-    // be. Attributes that the kernel knows would not be asked for without SYNC.
+    // SAFETY: numbers, and pointers to values that live until the calls return and are as large as the calls take
+    // them to be. Attributes that the kernel knows would not be asked for without SYNC.
     unsafe {
         checked(libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0))?;
         checked(libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Processors>(), processors.as_ptr()))?;
