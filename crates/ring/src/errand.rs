@@ -44,8 +44,10 @@ fn go(path: &CStr, processors: &Processors) -> Result<(), c_int> {
     let mut answer = [0u64; 32];
     let flags = SYNC | libc::AT_NO_AUTOMOUNT;
     // SAFETY: numbers, and pointers to values that live until the calls return and are as large as the calls take
-    // them to be. Attributes that the kernel knows would not be asked for without SYNC.
+    // them to be. Attributes that the kernel knows would not be asked for without SYNC. A child that outlives its
+    // server would keep what is mapped, and so the locks of its files.
     unsafe {
+        checked(libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, c_long::from(libc::SIGKILL)))?;
         checked(libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0))?;
         checked(libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Processors>(), processors.as_ptr()))?;
         checked(libc::syscall(libc::SYS_statx, libc::AT_FDCWD, path.as_ptr(), flags, 1, answer.as_mut_ptr()))?;
