@@ -31,7 +31,7 @@ fn servers_that_break_a_rule_are_found() {
         ("remap", Defect::RemapSkipped),
         ("remap", Defect::MissingFlushBeforeTail),
         ("swap", Defect::MissingFlushAfterCommit),
-        ("scalable", Defect::LostHomeWrite),
+        ("scalable", Defect::UnreadRevoke),
         ("classic", Defect::TailTooFar),
     ] {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
