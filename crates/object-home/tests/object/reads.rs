@@ -46,7 +46,8 @@ fn reads_in_order_are_few_requests_and_several_at_once() {
     for chunk in SIZES {
         for len in [4 << 10, 128 << 10, 1 << 20] {
             let store = unruly();
-            let far = Plan { latency: Duration::from_millis(2), ..Plan::default() };
+            // Far enough that a busy machine asks many times before the first answer.
+            let far = Plan { latency: Duration::from_millis(30), ..Plan::default() };
             let (home, bytes) = full(&store, chunk, far);
             let (gets, at_once) = in_order(&store, &home, &bytes, len);
             // Up to 2 MiB each, which may lie in two objects; fewer while it is not sure yet that it goes on; indexes and filters of twelve objects.
@@ -130,7 +131,7 @@ fn parts_of_chunks_are_asked_for_at_once_and_once() {
     drop(home);
     let home = Home::open(&bucket(store.clone()), &opening()).unwrap();
     (0..VOLUME).step_by(1 << 20).for_each(|at| drop(read(&home, at + chunk, 4096)));
-    store.follow(Plan { latency: Duration::from_millis(2), ..Plan::default() });
+    store.follow(Plan { latency: Duration::from_millis(30), ..Plan::default() });
     store.most_gets();
     let before = store.counts().gets;
     for round in 0..4u8 {
