@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz`: libFuzzer on the targets in `fuzz/`, with the limits that a finding is measured by.
+//! `cargo xtask fuzz`: libFuzzer on the targets in `proof/fuzz/`, with the limits that a finding is measured by.
 //!
-//! New inputs go to `fuzz/target/inputs`, crashes to `fuzz/artifacts`; what the repository keeps is only read.
+//! New inputs go to `target/inputs` there, crashes to `artifacts`; what the repository keeps is only read.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ const LIMITS: [&str; 4] = ["-timeout=20", "-rss_limit_mb=768", "-malloc_limit_mb
 
 /// Runs the target that `words` name, or all of them in turn.
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
-    let root = crate::metadata()?.workspace_root.into_std_path_buf().join("fuzz");
+    let root = crate::metadata()?.workspace_root.into_std_path_buf().join("proof/fuzz");
     let targets = targets(&root)?;
     let usage = || format!("usage: cargo xtask fuzz [TARGET] [--seconds N], TARGET one of {}", targets.join(", "));
     let (mut chosen, mut seconds) = (targets.clone(), SECONDS);

@@ -4,13 +4,20 @@
 
 use std::collections::BTreeMap;
 
-/// Fails when a crate uses one of ours that its row does not name, or has no row.
+/// Fails when a crate uses one of ours that its row does not name, or has no row, and when one of the product uses one of
+/// `proof/`, also for tests.
 pub(crate) fn check() -> Result<(), String> {
-    let metadata = crate::metadata()?;
-    let text = std::fs::read_to_string(metadata.workspace_root.join("ARCHITECTURE.md")).map_err(|e| e.to_string())?;
+    let (product, proof) = (crate::metadata()?, crate::metadata_of_proof()?);
+    let text = std::fs::read_to_string(product.workspace_root.join("ARCHITECTURE.md")).map_err(|e| e.to_string())?;
     let table = parse(&text);
     let mut faults = Vec::new();
-    for package in metadata.workspace_packages() {
+    for package in product.workspace_packages() {
+        let below =
+            package.dependencies.iter().filter_map(|dependency| Some((&dependency.name, dependency.path.as_ref()?)));
+        let of_proof = below.filter(|(_, path)| path.starts_with(&proof.workspace_root)).map(|(name, _)| name);
+        faults.extend(of_proof.map(|used| format!("`{}` uses `{used}`, which is in proof/", package.name)));
+    }
+    for package in product.workspace_packages().into_iter().chain(proof.workspace_packages()) {
         let name = short(package.name.as_ref());
         let Some(allowed) = table.get(name) else {
             faults.push(format!("`{name}` has no row in the layer table of ARCHITECTURE.md"));

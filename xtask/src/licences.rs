@@ -17,9 +17,9 @@ const PERMISSIVE: [&str; 11] = [
 
 /// Fails when a dependency has no licence expression, or one that cannot be met with permissive licences alone.
 pub(crate) fn check() -> Result<(), String> {
-    let metadata = crate::metadata_of_all()?;
+    let (product, proof) = (crate::metadata_of_all(None)?, crate::metadata_of_all(Some(crate::proof()))?);
     let mut faults = Vec::new();
-    for package in &metadata.packages {
+    for package in product.packages.iter().chain(&proof.packages) {
         // Old manifests separate alternatives by a slash.
         let text = package.license.as_deref().unwrap_or_default().replace('/', " OR ");
         let met = spdx::Expression::parse(&text).map(|expression| expression.evaluate(permissive));

@@ -30,10 +30,9 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), String>
     let metadata = crate::metadata()?;
     let (root, target) = (metadata.workspace_root.as_std_path(), metadata.target_directory.join("lines"));
     let target = target.as_std_path();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--release", "--quiet", "-p", "ondol-cli"]).current_dir(root);
+    let mut build = crate::of_proof(&["build", "--release", "--quiet", "-p", "ondol-lab"]);
     crate::run(build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-C instrument-coverage"))?;
-    let (program, counts) = (target.join("release/ondol"), target.join("hunt.profraw"));
+    let (program, counts) = (target.join("release/ondol-lab"), target.join("hunt.profraw"));
     let mut hunt = Command::new(&program);
     crate::run(hunt.args(["crash", "--processor-seconds", &seconds.to_string()]).env("LLVM_PROFILE_FILE", &counts))?;
     let files = executed(&program, &counts, root).map_err(|e| format!("{}: {e}", counts.display()))?;

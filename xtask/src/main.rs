@@ -1,4 +1,5 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
+//! `cargo xtask proof`: the tests of `proof/`, a workspace of its own.
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
@@ -37,7 +38,7 @@ use std::process::{Command, ExitCode};
 type Check = (&'static str, fn() -> Result<(), String>);
 
 const CHECKS: [Check; 12] = [
-    ("fmt", || cargo(&["fmt", "--all", "--check"])),
+    ("fmt", || both(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
     ("prose", prose::check),
@@ -53,7 +54,7 @@ const CHECKS: [Check; 12] = [
 ];
 
 /// How all is called that is no check.
-const OWN: &str = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
+const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
 
 /// The README's command for the tests, which is one build of everything.
 const TEST: [&str; 3] = ["test", "--workspace", "--all-features"];
@@ -63,6 +64,10 @@ fn main() -> ExitCode {
     let wanted = words.next().unwrap_or_default();
     if wanted == "programs" {
         return programs::run(words);
+    }
+    if wanted == "proof" {
+        let words: Vec<String> = words.collect();
+        return tests_of_proof(&words, false).map_or_else(fail, |()| ExitCode::SUCCESS);
     }
     if wanted == "hunt" {
         return hunt(words).map_or_else(fail, |()| ExitCode::SUCCESS);
@@ -135,8 +140,26 @@ fn cargo(args: &[&str]) -> Result<(), String> {
     run(Command::new(env!("CARGO")).args(args))
 }
 
+/// A command of cargo for the workspace in `proof/`.
+fn of_proof(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(&args[..1]).arg("--manifest-path").arg(proof()).args(&args[1..]);
+    command
+}
+
+/// The manifest of the workspace in `proof/`.
+fn proof() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../proof/Cargo.toml"))
+}
+
+/// A command of cargo for both workspaces.
+fn both(args: &[&str]) -> Result<(), String> {
+    cargo(args)?;
+    run(&mut of_proof(args))
+}
+
 fn clippy(words: &[&str]) -> Result<(), String> {
-    cargo(&[&["clippy", "--workspace", "--quiet"], words, &["--", "-D", "warnings"]].concat())
+    both(&[&["clippy", "--workspace", "--quiet"], words, &["--", "-D", "warnings"]].concat())
 }
 
 /// The program, built for speed.
@@ -146,54 +169,72 @@ fn release(features: &[&str]) -> Result<PathBuf, String> {
     Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol"))
 }
 
+/// The program that measures and breaks, built for speed, with the one that it mounts beside it.
+fn lab(features: &[&str]) -> Result<PathBuf, String> {
+    let of_product: Vec<&str> = features.iter().copied().filter(|word| *word != "plant,object").collect();
+    release(&of_product)?;
+    run(&mut of_proof(&[&["build", "--release", "--quiet", "-p", "ondol-lab"], features].concat()))?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol-lab"))
+}
+
+/// The tests of the product; `words` go on to `cargo test`.
+fn tests(words: &[String]) -> Result<(), String> {
+    run(Command::new(env!("CARGO")).args(TEST).args(words).env("ONDOL_HUNT", "1"))
+}
+
+/// The tests of `proof/`; `words` go on to `cargo test`.
+fn tests_of_proof(words: &[String], is_hunt: bool) -> Result<(), String> {
+    let mut tests = of_proof(&TEST);
+    run(tests.args(words).envs(is_hunt.then_some(("ONDOL_HUNT", "1"))))
+}
+
 /// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`. With `--short` only what no other test runs, with `--states` the laboratory instead.
 fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     let words: Vec<String> = words.collect();
     if words.first().is_some_and(|word| word == "--states") {
         let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
-        return run(Command::new(release(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));
+        return run(Command::new(lab(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));
     }
-    // As a part of the workspace: alone, packages are built with other features of what they share, and so once more.
-    let test = |words: &[String]| run(Command::new(env!("CARGO")).args(TEST).args(words).env("ONDOL_HUNT", "1"));
     let is_short = words.first().is_some_and(|word| word == "--short");
     if !words.is_empty() && !is_short {
-        return test(&words);
+        return tests_of_proof(&words, true);
     }
-    test(&["--test", "program", "everything_works_over_io_uring"].map(String::from))?;
+    let named = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    tests(&named(&["--test", "program", "everything_works_over_io_uring"]))?;
     // Where threads meet, counted.
     cargo(&["build", "--workspace", "--all-features", "--example", "shared_lines"])?;
     let counts = metadata()?.target_directory.into_std_path_buf().join("debug/examples/shared_lines");
     run(Command::new(counts).args(["scalable", "create", "4", "8"]))?;
     // Power cuts of programs under `ondol run`.
-    test(&["--test", "run", "after_a_power_cut"].map(String::from))?;
+    tests(&named(&["--test", "run", "after_a_power_cut"]))?;
     if is_short {
         return Ok(());
     }
     // Its log in interleavings, killed anywhere, with power cuts.
-    test(&["--lib", "schedules::what_"].map(String::from))?;
+    tests(&named(&["--lib", "schedules::what_"]))?;
     // The images of e2fsprogs' tests, where they are.
     if let Ok(dir) = std::env::var("E2FSPROGS_TESTS") {
         fsck_images::run(&[dir])?;
     }
     // Whether scenes come to all places of the engine with the most of them.
-    test(&["--test", "reach", "--", "--ignored"].map(String::from))?;
-    let metadata = metadata()?;
+    tests_of_proof(&named(&["--test", "reach", "--", "--ignored"]), true)?;
+    let metadata = metadata_of_proof()?;
     let package = metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == "ondol-tests");
-    let tests = package.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());
-    let tests: Vec<String> = tests.flat_map(|target| ["--test".into(), target.name.clone()]).collect();
-    if tests.is_empty() {
+    let found = package.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());
+    let whole: Vec<String> = found.flat_map(|target| ["--test".into(), target.name.clone()]).collect();
+    if whole.is_empty() {
         return Err("the whole-stack tests are not there".into());
     }
-    test(&tests)?;
+    tests_of_proof(&whole, true)?;
     // What a program says that was built without features.
-    let plain = ["test", "-p", "ondol-cli", "-p", "ondol-bench", "--test", "program", "--test", "run"];
-    cargo(&[&plain[..], &["--", "a_build_without", "come_into_the_program"]].concat())
+    cargo(&["test", "-p", "ondol-cli", "--test", "program", "--test", "run", "--", "a_build_without"])?;
+    run(&mut of_proof(&["test", "-p", "ondol-bench", "--test", "run", "--", "come_into_the_program"]))
 }
 
 fn docs() -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["doc", "--workspace", "--all-features", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
-    run(&mut command)
+    let words = ["doc", "--workspace", "--all-features", "--no-deps", "--quiet"];
+    run(Command::new(env!("CARGO")).args(words).env("RUSTDOCFLAGS", "-D warnings"))?;
+    run(of_proof(&words).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
@@ -206,9 +247,17 @@ fn metadata() -> Result<cargo_metadata::Metadata, String> {
     cargo_metadata::MetadataCommand::new().exec().map_err(|e| e.to_string())
 }
 
+/// What cargo knows of the workspace in `proof/`.
+fn metadata_of_proof() -> Result<cargo_metadata::Metadata, String> {
+    cargo_metadata::MetadataCommand::new().manifest_path(proof()).exec().map_err(|e| e.to_string())
+}
+
 /// As [`metadata`], with what only builds with features have, without what only other systems than Linux have.
-fn metadata_of_all() -> Result<cargo_metadata::Metadata, String> {
+fn metadata_of_all(manifest: Option<PathBuf>) -> Result<cargo_metadata::Metadata, String> {
     let mut command = cargo_metadata::MetadataCommand::new();
+    if let Some(manifest) = manifest {
+        command.manifest_path(manifest);
+    }
     let platforms = ["x86_64", "aarch64"].map(|processor| format!("--filter-platform={processor}-unknown-linux-gnu"));
     command.features(cargo_metadata::CargoOpt::AllFeatures).other_options(platforms);
     command.exec().map_err(|e| e.to_string())
@@ -219,9 +268,10 @@ mod tests {
     /// Cargo runs packages by name, and a package's integration tests by name after its unit tests.
     #[test]
     fn the_list_of_skipped_tests_comes_last() {
-        let metadata = super::metadata().expect("metadata");
-        let last = metadata.workspace_packages().into_iter().max_by_key(|package| package.name.to_string());
-        let tests = last.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());
-        assert_eq!(tests.map(|target| &*target.name).max(), Some("skipped"));
+        for metadata in [super::metadata(), super::metadata_of_proof()].map(|metadata| metadata.expect("metadata")) {
+            let last = metadata.workspace_packages().into_iter().max_by_key(|package| package.name.to_string());
+            let tests = last.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());
+            assert_eq!(tests.map(|target| &*target.name).max(), Some("skipped"));
+        }
     }
 }

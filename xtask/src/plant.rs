@@ -7,9 +7,9 @@ const FEATURE: &str = "plant";
 
 /// Fails when an ordinary dependency turns the feature on, or another feature does that is on by default.
 pub(crate) fn check() -> Result<(), String> {
-    let metadata = crate::metadata()?;
+    let (product, proof) = (crate::metadata()?, crate::metadata_of_proof()?);
     let mut faults = Vec::new();
-    for package in metadata.workspace_packages() {
+    for package in product.workspace_packages().into_iter().chain(proof.workspace_packages()) {
         for dependency in &package.dependencies {
             let asks = dependency.features.iter().any(|feature| feature == FEATURE);
             if asks && dependency.kind != DependencyKind::Development {

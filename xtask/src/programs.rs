@@ -1,12 +1,12 @@
 //! `cargo xtask programs`: builds the program that is tried, and hands over to the one that tries it.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Runs programs of others on mounts by an optimised `ondol`, or by the one that `ONDOL` names.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
-    let mut tries = Command::new(env!("CARGO"));
-    tries.args(["run", "--quiet", "-p", "ondol-tests", "--bin", "programs", "--"]).args(&words);
+    let mut tries = crate::of_proof(&["run", "--quiet", "-p", "ondol-tests", "--bin", "programs", "--"]);
+    tries.args(&words);
     if std::env::var_os("ONDOL").is_none() {
         match optimised(words.iter().any(|word| word == "bucket")) {
             Ok(path) => _ = tries.env("ONDOL", path),

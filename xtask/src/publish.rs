@@ -116,8 +116,8 @@ mod tests {
         assert_eq!(changed("ondol", |_| ()), Vec::<String>::new());
         let hidden = changed("ondol-journal", |package| package.publish = Some(Vec::new()));
         assert!(hidden.iter().any(|f| f.contains("`ondol-journal` is not published")), "{hidden:?}");
-        let shown = changed("ondol-testkit", |package| package.publish = None);
-        assert!(shown.iter().any(|f| f.contains("`ondol-testkit` is published")), "{shown:?}");
+        let shown = changed("ondol-skips", |package| package.publish = None);
+        assert!(shown.iter().any(|f| f.contains("`ondol-skips` is published")), "{shown:?}");
         let unread = changed("ondol-env", |package| package.readme = None);
         assert_eq!(unread, ["`ondol-env` has no `readme` in its manifest"]);
         let old = changed("ondol-format", |package| package.version = cargo_metadata::semver::Version::new(9, 0, 0));

@@ -86,6 +86,10 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     // What needs the server or a real bucket is left out elsewhere.
     let mut program = test(&["--test", "program", "bucket", "--", "--include-ignored"]);
     crate::run(program.args(words))?;
+    let mut bench = crate::of_proof(&crate::TEST);
+    bench.args(["--test", "lab", "bucket_bench"]).env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests"));
+    served.named_to(&mut bench);
+    crate::run(&mut bench)?;
     if words.is_empty() {
         crate::run(&mut test(&["--test", "object", "real_bucket", "--", "--ignored"]))
     } else {

@@ -311,23 +311,27 @@ pub struct Unavailable;
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "this build has no planted defects; `cargo run -p ondol-cli --features plant -- crash --plant DEFECT` has them",
+            "this build has no planted defects; `cargo run --manifest-path proof/Cargo.toml -p ondol-lab --features plant -- crash --plant DEFECT` has them",
         )
     }
 }
 
 impl std::error::Error for Unavailable {}
 
-pub use imp::{Guard, current, is, set, set_everywhere};
+/// The variable of the environment that names the rule which all threads of a process break that break no other.
+pub const EVERYWHERE: &str = "ONDOL_PLANTED";
+
+pub use imp::{Guard, current, is, set};
 
 #[cfg(feature = "plant")]
 mod imp {
-    use super::{Defect, Unavailable};
+    use super::{Defect, EVERYWHERE, Unavailable};
     use std::cell::Cell;
     use std::marker::PhantomData;
     use std::sync::OnceLock;
 
-    static EVERYWHERE: OnceLock<Defect> = OnceLock::new();
+    /// What the environment names.
+    static TOLD: OnceLock<Option<Defect>> = OnceLock::new();
 
     thread_local! {
         static PLANTED: Cell<Option<Defect>> = const { Cell::new(None) };
@@ -340,16 +344,13 @@ mod imp {
 
     /// The rule that this thread breaks: to be handed on to threads that work for it.
     pub fn current() -> Option<Defect> {
-        PLANTED.get().or_else(|| EVERYWHERE.get().copied())
+        PLANTED.get().or_else(|| *TOLD.get_or_init(told))
     }
 
-    /// Breaks a rule for good on all threads of this process that break no other. The first time counts.
-    ///
-    /// # Errors
-    /// `Unavailable` in a build without the feature.
-    pub fn set_everywhere(defect: Defect) -> Result<(), Unavailable> {
-        let _first = EVERYWHERE.get_or_init(|| defect);
-        Ok(())
+    fn told() -> Option<Defect> {
+        let name = std::env::var(EVERYWHERE).ok()?;
+        // A process that was to break a rule and keeps all would be praised for it.
+        Some(name.parse().unwrap_or_else(|e| panic!("{EVERYWHERE}: {e}")))
     }
 
     /// Breaks a rule (or none) on this thread until the guard is dropped, which brings back what was before.
@@ -400,14 +401,6 @@ mod imp {
             None => Ok(Guard),
             Some(_) => Err(Unavailable),
         }
-    }
-
-    /// Breaks a rule for good on all threads of this process that break no other. The first time counts.
-    ///
-    /// # Errors
-    /// `Unavailable` in a build without the feature.
-    pub const fn set_everywhere(_: Defect) -> Result<(), Unavailable> {
-        Err(Unavailable)
     }
 
     /// See [`set`].

@@ -12,7 +12,7 @@ use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_testkit::schedule::{Policy, Schedule, Stats, Task};
+use ondol_schedule::{Policy, Schedule, Stats, Task};
 use zerocopy::FromZeros;
 
 /// Who shares a log.

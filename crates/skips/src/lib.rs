@@ -6,7 +6,7 @@
 //! ```
 //!
 //! libtest knows no test that decides by itself not to run, and shows what a test prints only when it fails. So a test that lacks
-//! something calls [`skip`] and returns. `xtask/tests/skipped.rs`, the last test binary of `cargo test --workspace`, prints
+//! something calls [`skip`] and returns. `skipped.rs`, the last test binary of either workspace, prints
 //! [`Run::list`]. All test binaries of a run descend from one process of cargo: that is how they know each other.
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ mod run;
 mod tools;
 
 pub use run::{Run, Skip};
-pub use tools::{find, missing};
+pub use tools::{find, missing, ondol};
 
 use std::fmt::Display;
 use std::io::Write;

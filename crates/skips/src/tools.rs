@@ -17,3 +17,12 @@ pub fn missing(programs: &[&str]) -> Option<String> {
     let absent = programs.iter().find(|program| find(program).is_none())?;
     Some(format!("{absent} is not installed"))
 }
+
+/// The program `ondol`: what the variable `ONDOL` names, else the one beside this program (or a directory above, where
+/// cargo has its programs beside `deps/`), else the one on the path.
+pub fn ondol() -> PathBuf {
+    let told = std::env::var_os("ONDOL").map(PathBuf::from);
+    let here = std::env::current_exe().unwrap_or_default();
+    let beside = || here.ancestors().skip(1).take(2).map(|dir| dir.join("ondol")).find(|path| path.is_file());
+    told.or_else(beside).or_else(|| find("ondol")).unwrap_or_else(|| PathBuf::from("ondol"))
+}

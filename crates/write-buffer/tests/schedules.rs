@@ -8,7 +8,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Progress, Step};
 use ondol_medium::{Nvm, Pool};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_testkit::schedule::{Schedule, Task};
+use ondol_schedule::{Schedule, Task};
 use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, MemoryHome, OnDamage, recover};
 
 const CAPACITY: usize = 8 << 10;

@@ -60,8 +60,9 @@ pub(crate) enum Command {
     Rm(tools::Rm),
     // What it does, its arguments say.
     Find(tools::Find),
-    /// Measure against other file systems
-    Bench(ondol_bench::BenchArgs),
+    /// Measure against other file systems; a command of ondol-lab, which is started
+    #[command(disable_help_flag = true)]
+    Bench(Lab),
     /// Change how a clean image is journaled
     Tune(Tune),
     // What it does, its arguments say.
@@ -82,14 +83,23 @@ pub(crate) enum Command {
     /// Make and look at NVM pools
     #[command(subcommand)]
     Pool(Pool),
-    // What it does, its arguments say.
-    Crash(ondol_laboratory::CrashArgs),
+    /// Look for a crash that breaks the contract; a command of ondol-lab, which is started
+    #[command(disable_help_flag = true)]
+    Crash(Lab),
     // What it does, its arguments say.
     Run(crate::run::RunArgs),
     /// Print the completions for a shell
     Completions(Completions),
     /// Write the manual's pages into a directory
     Manual(Manual),
+}
+
+/// What another program is told.
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    /// What ondol-lab says of it with --help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// Change how a clean image is journaled
@@ -433,11 +443,6 @@ mod tests {
             "check -vv x.img",
             "--log-level warn,ondol_fuse=debug mount x.img /mnt",
             "mount -v -o log_level=debug,metrics=9464 x.img /mnt",
-            "bench run varmail --on dir:/tmp --json out --report dir",
-            "bench all --quick --ablate --nvm-model pcm --rounds 2 --report dir",
-            "bench paper 5 --ablate --quick",
-            "bench run varmail --on lib:nvm:a.pool --nvm-model xpoint",
-            "bench compare old.json new.json",
             "tune --journal classic --journal-size 64M x.img",
             "resize x.img 2G",
             "resize -M x.img",
@@ -459,7 +464,6 @@ mod tests {
             "export -F nvm:/dev/dax0.0 x.img",
             "import -F x.img nvm:/dev/dax0.0",
             "pool measure --nvm-model read=300ns,write=100ns,bandwidth=2G --domain eadr --json /dev/dax0.0",
-            "crash --engine classic --data journal",
             "run --buffer /dev/dax0.0 --size 1G --dir /a --dir /b -q -- sqlite3 -batch x.db",
             "run true --help",
             "ls -alhRrtS1i x.img / :/etc",

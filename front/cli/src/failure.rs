@@ -80,17 +80,7 @@ macro_rules! as_displayed {
     };
 }
 
-as_displayed!(
-    &str,
-    String,
-    ClientError,
-    ondol::OptionError,
-    ondol_bench::BenchError,
-    ondol_laboratory::LaboratoryError,
-    std::io::Error,
-    rustix::io::Errno,
-    serde_json::Error,
-);
+as_displayed!(&str, String, ClientError, ondol::OptionError, std::io::Error, rustix::io::Errno, serde_json::Error,);
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Message) -> Self {

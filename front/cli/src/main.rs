@@ -1,4 +1,4 @@
-//! `ondol`: makes, mounts, checks and measures volumes. Under other names it is the helper of mount(8), umount(8), fsck(8) and
+//! `ondol`: makes, mounts and checks volumes. Under other names it is the helper of mount(8), umount(8), fsck(8) and
 //! mkfs(8), or stands in for fuse2fs.
 //!
 //! Every command answers with exit codes of its model; `docs/commands.md` lists them. An error is one line on standard error:
@@ -21,6 +21,7 @@ mod further;
 mod fuse2fs;
 mod image;
 mod info;
+mod lab;
 mod log;
 mod manual;
 mod metrics;
@@ -61,10 +62,6 @@ fn main() -> ExitCode {
     // A write beyond the caller's `ulimit -f` ends a process that does not listen. Here it fails with EFBIG, as any write may.
     if let Err(e) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
         eprintln!("{}: a write beyond `ulimit -f` would end this process: {e}", called.name());
-    }
-    if let Err(what) = ondol_laboratory::kill::plant_as_told() {
-        log::failure(called.name(), &what);
-        return ExitCode::from(USAGE);
     }
     let outcome = match called {
         Called::Ondol => parsed(called, |arguments: Arguments| run(arguments)),
@@ -116,7 +113,7 @@ fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
         Command::Cp(args) => tools::cp(&args),
         Command::Rm(args) => tools::rm(&args),
         Command::Find(args) => tools::find(&args),
-        Command::Bench(args) => bench(args),
+        Command::Bench(args) => lab::start("bench", &args.words),
         Command::Tune(args) => image::tune(&args),
         Command::Resize(args) => resize::resize(&args),
         Command::Snapshot(command) => snapshot::snapshot(&command),
@@ -125,7 +122,7 @@ fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
         Command::Export(args) => image::export(&args),
         Command::Import(args) => image::import(&args),
         Command::Pool(command) => pool::pool(&command),
-        Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(USAGE)),
+        Command::Crash(args) => lab::start("crash", &args.words),
         Command::Run(args) => run::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Manual(args) => manual::pages(&args),
@@ -188,10 +185,6 @@ fn on_one_line(text: &str) -> String {
     let said =
         paragraphs.filter(|p| !p.is_empty() && !p.starts_with("Usage:") && !p.starts_with("For more information"));
     said.collect::<Vec<_>>().join("; ")
-}
-
-fn bench(args: ondol_bench::BenchArgs) -> Outcome {
-    ondol_bench::main(args).map_err(|e| Failure::new(if e.is_usage() { USAGE } else { FAILED }, e))
 }
 
 fn usage_code(called: Called) -> u8 {

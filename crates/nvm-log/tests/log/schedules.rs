@@ -4,7 +4,7 @@ use crate::rig::{Id, LINES, Rig, record};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Sampling};
-use ondol_testkit::schedule::{Schedule, Task};
+use ondol_schedule::{Schedule, Task};
 
 /// Appends records one after the other; commits after each `every`-th.
 fn appender(rig: &Arc<Rig>, who: u8, count: u32, every: u32, len: usize) -> Task {

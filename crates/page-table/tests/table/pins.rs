@@ -6,7 +6,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{Nvm, Pool, PoolSpec};
 use ondol_page_table::{PageTable, TableError, TableSpec, check};
-use ondol_testkit::schedule::{Schedule, Task};
+use ondol_schedule::{Schedule, Task};
 
 const P: u64 = PAGE as u64;
 const BLOCKS: u64 = 16;

@@ -7,7 +7,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::Nvm;
 use ondol_page_table::{PageTable, check};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_testkit::schedule::{Schedule, Task};
+use ondol_schedule::{Schedule, Task};
 
 const P: u64 = PAGE as u64;
 

@@ -5,7 +5,7 @@ use ondol_block::{BlockStore, PageLender};
 use ondol_env::sync::Arc;
 use ondol_medium::Pool;
 use ondol_page_table::{PageTable, Remapping, View, ViewSpec, check};
-use ondol_testkit::schedule::{Schedule, Task};
+use ondol_schedule::{Schedule, Task};
 
 const P: u64 = PAGE as u64;
 

@@ -6,7 +6,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
 use ondol_page_table::{PageTable, Remapping, TableError, TableSpec, View, ViewSpec};
-use ondol_testkit::schedule::{Schedule, Task};
+use ondol_schedule::{Schedule, Task};
 use proptest::prelude::*;
 
 const P: u64 = PAGE as u64;

@@ -3,11 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod ask;
-mod bench;
 mod bounds;
 mod bucket;
-#[cfg(feature = "object")]
-mod bucket_bench;
 #[cfg(feature = "object")]
 mod bucket_local;
 #[cfg(feature = "object")]
@@ -29,8 +26,8 @@ mod helpers;
 mod home;
 mod hostile;
 mod idmapped;
-mod kills;
 mod kinds;
+mod lab;
 mod lifecycle;
 mod making;
 mod manual;

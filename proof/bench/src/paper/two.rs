@@ -1,0 +1,272 @@
+//! Paper 2, the NVM write buffer. Its table shows how long threads take that each write a new file with `O_SYNC`: to a disk, and with a buffer in
+//! NVM in front of it. Here the program runs as it is, and under `ondol run`, on a directory of a real disk.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use super::frame::rounds;
+use crate::BenchError;
+use crate::args::PaperArgs;
+use crate::command::{Program, last_line};
+use crate::error::Context;
+use crate::interrupt::Interrupt;
+use crate::machine::{Machine, commit};
+use crate::results::Middle;
+use crate::series::{self, Book, Outcome, Part};
+use crate::stats::{ratio, spread};
+use crate::target::{self, WorkDir};
+use crate::units::MIB;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Bytes that are written for each byte of the buffer, as in the paper: 80 GiB and 8 GiB.
+const TIMES: u64 = 10;
+/// How often a program is looked for that may have ended: far below what one takes.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What the paper's table says of some threads, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Paper {
+    sync_16k: f64,
+    buffer_16k: f64,
+    buffer_1k: f64,
+}
+
+/// A line of the table, as the paper has it.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    threads: u32,
+    paper: Paper,
+}
+
+const fn line(threads: u32, sync_16k: f64, buffer_16k: f64, buffer_1k: f64) -> Line {
+    Line { threads, paper: Paper { sync_16k, buffer_16k, buffer_1k } }
+}
+
+/// Table 1.
+const LINES: [Line; 6] = [
+    line(1, 730.7, 72.0, 81.2),
+    line(2, 397.9, 33.7, 42.4),
+    line(4, 221.1, 30.9, 40.8),
+    line(8, 104.2, 29.6, 44.7),
+    line(16, 77.3, 28.3, 44.8),
+    line(32, 87.8, 29.9, 47.8),
+];
+
+/// How a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    /// Under `ondol run`.
+    buffered: bool,
+    /// Bytes in a write.
+    unit: u64,
+}
+
+/// The columns of the table: they take turns.
+const WAYS: [Way; 3] = [
+    Way { buffered: false, unit: 16 << 10 },
+    Way { buffered: true, unit: 16 << 10 },
+    Way { buffered: true, unit: 1 << 10 },
+];
+
+/// A line, measured.
+#[derive(Clone, Debug, Serialize)]
+struct Measured {
+    name: String,
+    /// One for each column: seconds from the program's start until everything is on the disk and the program has ended, of each way; how many times as fast the
+    /// buffer is with 16 KiB, by round; how many times as long 1 KiB takes as 16 KiB, both with the buffer, by round.
+    values: [Middle; 5],
+    paper: Paper,
+}
+
+impl Measured {
+    fn of(line: &Line, seconds: &[Vec<f64>; 3]) -> Self {
+        let [sync, large, small] = seconds;
+        let [faster, longer] = [ratio(large, sync), ratio(large, small)].map(Middle::from);
+        let [sync, large, small] = [sync, large, small].map(|seconds| spread(seconds).into());
+        let name = ondol::counted(line.threads.into(), "thread");
+        Self { name, values: [sync, large, small, faster, longer], paper: line.paper }
+    }
+}
+
+/// The lines so far, as the page draws them and `bench compare` compares them.
+#[derive(Debug, Serialize)]
+struct Table {
+    /// With the sizes: with others it is another table.
+    title: String,
+    unit: &'static str,
+    columns: [&'static str; 5],
+    rows: Vec<Measured>,
+    /// What the paper says.
+    paper: &'static str,
+}
+
+/// The table, for the JSON.
+#[derive(Debug, Serialize)]
+struct Drawing {
+    paper: u32,
+    quick: bool,
+    /// Lines are missing: the run was interrupted, or one failed.
+    partial: bool,
+    machine: Machine,
+    commit: &'static str,
+    /// Bytes of the buffer.
+    buffer: u64,
+    /// Bytes that are written in each turn, by all threads.
+    total: u64,
+    rounds: u32,
+    table: Table,
+}
+
+pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
+    if args.figure.is_some_and(|n| n != 1) {
+        return Err(BenchError::Usage("bench paper 2: there is table 1".into()));
+    }
+    if !args.dir.is_dir() {
+        return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
+    }
+    let dir = target::on_disk(&args.dir)?;
+    if let Some(why) = ondol::run::why_not(&dir) {
+        let dir = dir.display();
+        return Err(BenchError::Unfit(format!(
+            "{dir}: `ondol run` leaves fsync as it is there: {why}; name another directory with --dir"
+        )));
+    }
+    let memory = target::in_memory(&args.dir)?;
+    let interrupt = Interrupt::catch()?;
+    let buffer = buffer(args.quick);
+    draw(args, book, |line| measure(line, rounds(args), buffer, &dir, &memory, &interrupt))
+}
+
+/// Bytes of the buffer.
+fn buffer(quick: bool) -> u64 {
+    if quick { 16 * MIB } else { 64 * MIB }
+}
+
+/// Measures line after line and keeps what was measured, whatever becomes of the rest.
+fn draw<B: Book>(
+    args: &PaperArgs,
+    book: &mut B,
+    mut measure: impl FnMut(&Line) -> Result<Measured, BenchError>,
+) -> Result<(), BenchError> {
+    let buffer = buffer(args.quick);
+    let mut drawing = Drawing {
+        paper: 2,
+        quick: args.quick,
+        partial: true,
+        machine: Machine::here(),
+        commit: commit(),
+        buffer,
+        total: buffer * TIMES,
+        rounds: rounds(args),
+        table: table::of(buffer, buffer * TIMES),
+    };
+    series::run(
+        book,
+        ("line", &LINES),
+        &mut drawing,
+        |line| format!("table 1, {}", ondol::counted(line.threads.into(), "thread")),
+        |line| measure(line),
+        |drawing, _, line, partial| {
+            drawing.table.rows.push(line);
+            drawing.partial = partial;
+        },
+    )
+}
+
+impl Outcome for Drawing {
+    fn terminal(&self) -> String {
+        table::terminal(self)
+    }
+
+    fn markdown(&self) -> String {
+        table::markdown(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.table.rows.is_empty()
+    }
+}
+
+impl Part for Measured {
+    fn terminal(&self) -> String {
+        table::line(self)
+    }
+
+    fn is_partial(&self) -> bool {
+        false
+    }
+}
+
+/// All ways of a line in turn, so often.
+fn measure(
+    line: &Line,
+    rounds: u32,
+    buffer: u64,
+    dir: &Path,
+    memory: &Path,
+    interrupt: &Interrupt,
+) -> Result<Measured, BenchError> {
+    let mut seconds: [Vec<f64>; 3] = Default::default();
+    for _ in 0..rounds {
+        for (seconds, way) in seconds.iter_mut().zip(WAYS) {
+            interrupt.check()?;
+            let (files, pool) = (WorkDir::create_in(dir)?, WorkDir::create_in(memory)?);
+            let program = started(way, buffer, files.path(), pool.path())?;
+            let took = timed(program.args(words(way, line.threads, buffer, files.path())), interrupt)?;
+            files.remove().and(pool.remove())?;
+            seconds.push(took.as_secs_f64());
+        }
+    }
+    Ok(Measured::of(line, &seconds))
+}
+
+/// This program, under `ondol run` where the way is buffered.
+fn started(way: Way, buffer: u64, dir: &Path, pool: &Path) -> Result<Program, BenchError> {
+    if !way.buffered {
+        return Program::own();
+    }
+    let program = std::env::current_exe().context(|| "finding this program")?;
+    let run = Program::new(ondol_skips::ondol())?.args(["run", "--quiet", "--buffer"]).arg(pool.join("buffer.pool"));
+    Ok(run.args(["--size", &buffer.to_string(), "--dir"]).arg(dir).arg("--").arg(program))
+}
+
+/// What it is told, to write in a way.
+fn words(way: Way, threads: u32, buffer: u64, dir: &Path) -> Vec<String> {
+    let mut words = ["bench", "write", "--dir"].map(str::to_owned).to_vec();
+    words.extend([dir.display().to_string(), "--threads".into(), threads.to_string()]);
+    words.extend(["--bytes".into(), (buffer * TIMES).to_string(), "--unit".into(), way.unit.to_string()]);
+    words
+}
+
+/// Runs a program to its end, or ends it when a signal comes.
+fn timed(program: Program, interrupt: &Interrupt) -> Result<Duration, BenchError> {
+    let (mut command, text) = program.into_parts();
+    let failed = |what: String| BenchError::Command { command: text.clone(), what };
+    let begun = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(|e| failed(e.to_string()))?;
+    let status = loop {
+        if let Some(status) = child.try_wait().context(|| "waiting for a program")? {
+            break status;
+        }
+        if interrupt.came() {
+            // With what it has started. It may have ended just now.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::TERM);
+            child.wait().context(|| "waiting for a program")?;
+            return Err(BenchError::Interrupted);
+        }
+        sleep(LOOK);
+    };
+    let took = begun.elapsed();
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut said).context(|| "reading a program's messages")?;
+    }
+    if status.success() { Ok(took) } else { Err(failed(format!("{status}: {}", last_line(&said)))) }
+}
