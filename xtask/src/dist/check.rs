@@ -60,7 +60,8 @@ fn missing() -> Option<String> {
 
 fn is_reproducible(release: &Release, made: &Made) -> Result<(), String> {
     let again = super::make(release, &release.dir.join("again"))?;
-    let pairs = std::iter::once((&made.tarball, &again.tarball)).chain(made.debs.iter().zip(&again.debs));
+    let pairs = [(&made.tarball, &again.tarball), (&made.lab, &again.lab)];
+    let pairs = pairs.into_iter().chain(made.debs.iter().zip(&again.debs));
     for (first, second) in pairs {
         let [first_bytes, second_bytes] =
             [first, second].map(|path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display())));
@@ -80,12 +81,15 @@ fn lists_are_the_same(release: &Release, made: &Made) -> Result<(), String> {
     for target in ["install", "install-library", "install-sqlite"] {
         super::deb::install(&tree, &stage, target)?;
     }
+    unpack(&made.lab, &tree)?;
+    super::deb::install(&tree, &stage, "install-lab")?;
     let files = |dir: &Path| -> Result<BTreeSet<String>, String> {
         let found = said(Command::new("find").current_dir(dir).args([".", "!", "-type", "d"]))?;
         // Debian's policy compresses these, and names the changelog. Each package has one, its terms, and words for
         // lintian.
         let name = |line: &str| line.trim_end_matches(".gz").replace("CHANGELOG.md", "changelog");
-        let own = |line: &String| line.contains("/doc/lib") || line.contains("/lintian/");
+        let own =
+            |line: &String| line.contains("/doc/lib") || line.contains("/doc/ondol-lab/") || line.contains("/lintian/");
         Ok(found.lines().map(name).filter(|line| !own(line)).collect())
     };
     let of_debs = release.dir.join("of-debs");

@@ -13,11 +13,10 @@ type Texts = BTreeMap<String, BTreeSet<String>>;
 const MUSL: &str = "Copyright (c) 2005-2020 Rich Felker, et al.";
 
 /// The file `copyright`: our terms, the crates in the program with theirs, and the texts.
-pub(super) fn text(release: &Release) -> Result<String, String> {
-    let crates = linked(&release.root)?;
+pub(super) fn text(release: &Release, crates: &[Package]) -> Result<String, String> {
     let mut list = String::new();
     let mut texts = Texts::new();
-    for package in &crates {
+    for package in crates {
         let name = format!("{} {}", package.name, package.version);
         let licence = package.license.as_deref().unwrap_or("see below");
         let authors = if package.authors.is_empty() { "its authors".into() } else { package.authors.join(", ") };
@@ -49,17 +48,17 @@ pub(super) fn text(release: &Release) -> Result<String, String> {
     Ok(all)
 }
 
-/// The crates of others in the program, in the library that it carries, and in those for other programs, on this kind of machine.
-fn linked(root: &Path) -> Result<Vec<Package>, String> {
+/// The crates of others in what these packages of a workspace make, on this kind of machine.
+pub(super) fn linked(manifest: &Path, packages: &[&str], feature: &str) -> Result<Vec<Package>, String> {
     let version = said(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
     let mut command = MetadataCommand::new();
-    command.current_dir(root).other_options(vec!["--filter-platform".into(), host.into()]);
-    command.features(CargoOpt::SomeFeatures(vec!["ondol-cli/object".into()]));
+    command.manifest_path(manifest).other_options(vec!["--filter-platform".into(), host.into()]);
+    command.features(CargoOpt::SomeFeatures(vec![feature.to_owned()]));
     let metadata = command.exec().map_err(|e| e.to_string())?;
     let ours = |name: &str| metadata.workspace_packages().into_iter().find(|p| p.name.as_str() == name);
     let mut open: Vec<PackageId> = Vec::new();
-    for name in ["ondol-cli", "ondol-preload", "ondol-capi", "ondol-sqlite"] {
+    for name in packages {
         open.push(ours(name).ok_or_else(|| format!("there is no package `{name}`"))?.id.clone());
     }
     let mut found = BTreeSet::new();
@@ -110,13 +109,13 @@ mod tests {
     #[test]
     fn crates_in_the_program_are_named_with_their_terms() {
         let root = crate::metadata().expect("metadata").workspace_root.into_std_path_buf();
-        let linked = linked(&root).expect("crates");
+        let linked = linked(&root.join("Cargo.toml"), &["ondol-cli"], "ondol-cli/object").expect("crates");
         let names: BTreeSet<&str> = linked.iter().map(|package| package.name.as_str()).collect();
         for name in ["libmimalloc-sys", "rustix", "clap", "tracing"] {
             assert!(names.contains(name), "{name} is in the program");
         }
         // A macro, a dependency of tests, and one of ours.
-        for name in ["clap_derive", "loom", "ondol-volume"] {
+        for name in ["clap_derive", "loom", "proptest", "shuttle", "ondol-volume"] {
             assert!(!names.contains(name), "{name} is not code of others in the program");
         }
         let mimalloc = linked.iter().find(|package| package.name.as_str() == "libmimalloc-sys").expect("mimalloc");

@@ -16,7 +16,7 @@ struct Package {
     description: &'static str,
 }
 
-const PACKAGES: [Package; 4] = [
+const PACKAGES: [Package; 5] = [
     Package {
         name: "ondol",
         targets: &["install"],
@@ -32,6 +32,20 @@ crash-consistent ext4 in user space
  The package has the program, the helpers of mount(8), umount(8), fsck(8) and
  mkfs(8), their manual pages, completions for bash, zsh and fish, a unit for
  systemd, and examples.",
+    },
+    Package {
+        name: "ondol-lab",
+        targets: &["install-lab"],
+        without: &[],
+        section: "admin",
+        recommends: "fuse3, e2fsprogs",
+        description: "\
+crash-consistent ext4 in user space: benches and crash laboratory
+ With it `ondol bench` measures file systems beside each other, and `ondol crash`
+ looks for a power cut that breaks what Ondol promises.
+ .
+ The package has the program that these two commands start, its manual pages, and
+ completions for bash, zsh and fish.",
     },
     Package {
         name: "libondol0",
@@ -75,9 +89,10 @@ SQLite extension that keeps databases in ext4 images
     },
 ];
 
-/// Makes the packages in `dir` from the tarball's tree.
-pub(super) fn make(release: &Release, tree: &Path, dir: &Path) -> Result<Vec<PathBuf>, String> {
-    PACKAGES.iter().map(|package| package.make(release, tree, dir)).collect()
+/// Makes the packages in `dir` from the trees of the tarballs.
+pub(super) fn make(release: &Release, [tree, lab]: [&Path; 2], dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let tree_of = |package: &Package| if package.name == "ondol-lab" { lab } else { tree };
+    PACKAGES.iter().map(|package| package.make(release, tree_of(package), dir)).collect()
 }
 
 impl Package {
@@ -102,6 +117,8 @@ impl Package {
         let needs = match self.name {
             // The program is static.
             "ondol" => String::new(),
+            // It mounts by the program, and counts by its counters.
+            "ondol-lab" => format!("ondol (= {})", release.version),
             "libondol0" => needs(release, dir, &libraries.join("libondol.so.0"))?,
             "libsqlite3-mod-ondol" => needs(release, dir, &libraries.join("libondol_sqlite.so"))?,
             _ => format!("libondol0 (= {})", release.version),

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what is handed out, a tarball and a Debian package, made from the program. `docs/install.md` says what is in them and why they are made so.
+//! `cargo xtask dist`: what is handed out, tarballs and Debian packages, made from the programs. `docs/install.md` says what is in them and why they are made so.
 
 mod check;
 mod copyright;
@@ -18,7 +18,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     };
     let release = Release::new()?;
     let made = make(&release, &release.dir)?;
-    for path in std::iter::once(&made.tarball).chain(&made.debs) {
+    for path in [&made.tarball, &made.lab].into_iter().chain(&made.debs) {
         println!("{}: {}", path.display(), mebibytes(path)?);
     }
     if is_checked { check::check(&release, &made) } else { Ok(()) }
@@ -32,52 +32,64 @@ struct Release {
     dir: PathBuf,
     /// The static program, without symbols.
     program: PathBuf,
+    /// That which measures and breaks it.
+    lab: PathBuf,
     version: String,
     /// What all files are dated: seconds since 1970, as `SOURCE_DATE_EPOCH` or the last commit says.
     time: String,
 }
 
 impl Release {
-    /// Builds the program, unless `ONDOL` names one, and strips it.
+    /// Builds the programs, unless `ONDOL` and `ONDOL_LAB` name some, and strips them.
     fn new() -> Result<Self, String> {
         let metadata = crate::metadata()?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
         let dir = metadata.target_directory.join("dist").into_std_path_buf();
-        let built = match std::env::var_os("ONDOL") {
-            Some(path) => PathBuf::from(path),
-            None => program()?,
-        };
-        // What the loader of a libc starts needs that libc.
-        if said(Command::new("readelf").arg("--program-headers").arg(&built))?.contains("INTERP") {
-            return Err(format!("{} is no static program", built.display()));
-        }
         empty(&dir)?;
-        let program = dir.join("ondol");
-        said(Command::new("strip").arg("--strip-all").arg("-o").arg(&program).arg(&built))?;
-        println!("{}: {}, was {}", program.display(), mebibytes(&program)?, mebibytes(&built)?);
+        let program = stripped(&dir, "ondol", "ONDOL", Command::new(env!("CARGO")).args(["build", "-p", "ondol-cli"]))?;
+        let lab = stripped(&dir, "ondol-lab", "ONDOL_LAB", &mut crate::of_proof(&["build", "-p", "ondol-lab"]))?;
         let time = match std::env::var("SOURCE_DATE_EPOCH") {
             Ok(time) => time,
             Err(_) => said(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&root))?.trim().into(),
         };
         let program_package = metadata.workspace_packages().into_iter().find(|p| p.name.as_str() == "ondol-cli");
         let version = program_package.ok_or("there is no package `ondol-cli`")?.version.to_string();
-        Ok(Self { root, dir, program, version, time })
+        Ok(Self { root, dir, program, lab, version, time })
     }
 }
 
-/// Builds the program with musl: it is whole, and asks for no names at run time from a libc of another version.
-fn program() -> Result<PathBuf, String> {
+/// A program without symbols: what the variable names, or what the build makes.
+fn stripped(dir: &Path, name: &str, variable: &str, build: &mut Command) -> Result<PathBuf, String> {
+    let built = match std::env::var_os(variable) {
+        Some(path) => PathBuf::from(path),
+        None => with_musl(name, build)?,
+    };
+    // What the loader of a libc starts needs that libc.
+    if said(Command::new("readelf").arg("--program-headers").arg(&built))?.contains("INTERP") {
+        return Err(format!("{} is no static program", built.display()));
+    }
+    let program = dir.join(name);
+    said(Command::new("strip").arg("--strip-all").arg("-o").arg(&program).arg(&built))?;
+    println!("{}: {}, was {}", program.display(), mebibytes(&program)?, mebibytes(&built)?);
+    Ok(program)
+}
+
+/// Builds a program with musl: it is whole, and asks for no names at run time from a libc of another version.
+fn with_musl(name: &str, build: &mut Command) -> Result<PathBuf, String> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let build = ["build", "--release", "--quiet", "-p", "ondol-cli", "--features", "object", "--target", &target];
+    build.args(["--release", "--quiet", "--features", "object", "--target", &target]);
     let needs = format!("it needs `rustup target add {target}` and musl-gcc (Debian's package musl-tools)");
-    crate::cargo(&build).map_err(|e| format!("{e}: {needs}"))?;
-    Ok(crate::metadata()?.target_directory.into_std_path_buf().join(target).join("release/ondol"))
+    crate::run(build).map_err(|e| format!("{e}: {needs}"))?;
+    let directory = crate::metadata()?.target_directory.into_std_path_buf();
+    Ok(directory.join(target).join("release").join(name))
 }
 
 /// The packages that were made.
 struct Made {
     tarball: PathBuf,
-    /// The Debian packages, where there are dpkg's tools: the program's, the library's, that for who links with it, and the extension of SQLite.
+    /// The one of the program that measures and breaks.
+    lab: PathBuf,
+    /// The Debian packages, where there are dpkg's tools: the programs', the library's, that for who links with it, and the extension of SQLite.
     debs: Vec<PathBuf>,
 }
 
@@ -86,15 +98,17 @@ fn make(release: &Release, dir: &Path) -> Result<Made, String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let tree = tree::make(release, dir)?;
     let tarball = tree::pack(release, &tree)?;
+    let of_lab = tree::make_lab(release, dir)?;
+    let lab = tree::pack(release, &of_lab)?;
     let missing = ["dpkg-deb", "dpkg-shlibdeps"].into_iter().find(|tool| !is_there(tool));
     let debs = match missing {
         Some(tool) => {
             println!("no Debian packages: there is no `{tool}` (Debian's packages dpkg and dpkg-dev)");
             Vec::new()
         }
-        None => deb::make(release, &tree, dir)?,
+        None => deb::make(release, [&tree, &of_lab], dir)?,
     };
-    Ok(Made { tarball, debs })
+    Ok(Made { tarball, lab, debs })
 }
 
 /// Makes a directory anew.

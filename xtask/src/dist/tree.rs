@@ -11,20 +11,42 @@ pub(super) fn make(release: &Release, dir: &Path) -> Result<PathBuf, String> {
     empty(&tree)?;
     copy(&release.program, &tree.join("ondol"))?;
     said(Command::new(&release.program).arg("manual").arg(tree.join("man")))?;
-    empty(&tree.join("completions"))?;
-    for shell in ["bash", "zsh", "fish"] {
-        let script = said(Command::new(&release.program).args(["completions", shell]))?;
-        write(&tree.join(format!("completions/ondol.{shell}")), script)?;
-    }
+    scripts(&release.program, "ondol", &tree)?;
     empty(&tree.join("examples"))?;
     for file in ["Makefile", "ondol@.service.in", "examples/data.conf", "examples/data.mount", "examples/fstab"] {
         copy(&release.root.join("dist").join(file), &tree.join(file))?;
     }
     copy(&release.root.join("CHANGELOG.md"), &tree.join("CHANGELOG.md"))?;
-    write(&tree.join("copyright"), super::copyright::text(release)?)?;
+    let programs = ["ondol-cli", "ondol-preload", "ondol-capi", "ondol-sqlite"];
+    let crates = super::copyright::linked(&release.root.join("Cargo.toml"), &programs, "ondol-cli/object")?;
+    write(&tree.join("copyright"), super::copyright::text(release, &crates)?)?;
     crate::capi::parts(&tree.join("lib"))?;
     crate::capi::sqlite(&tree.join("lib"))?;
     Ok(tree)
+}
+
+/// Makes the tree of the program that measures and breaks below `dir`.
+pub(super) fn make_lab(release: &Release, dir: &Path) -> Result<PathBuf, String> {
+    let tree = dir.join(format!("ondol-lab-{}-{}-linux", release.version, std::env::consts::ARCH));
+    empty(&tree)?;
+    copy(&release.lab, &tree.join("ondol-lab"))?;
+    said(Command::new(&release.lab).arg("manual").arg(tree.join("man")))?;
+    scripts(&release.lab, "ondol-lab", &tree)?;
+    copy(&release.root.join("dist/Makefile"), &tree.join("Makefile"))?;
+    copy(&release.root.join("CHANGELOG.md"), &tree.join("CHANGELOG.md"))?;
+    let crates = super::copyright::linked(&crate::proof(), &["ondol-lab"], "ondol-lab/object")?;
+    write(&tree.join("copyright"), super::copyright::text(release, &crates)?)?;
+    Ok(tree)
+}
+
+/// The completions of a program.
+fn scripts(program: &Path, name: &str, tree: &Path) -> Result<(), String> {
+    empty(&tree.join("completions"))?;
+    for shell in ["bash", "zsh", "fish"] {
+        let script = said(Command::new(program).args(["completions", shell]))?;
+        write(&tree.join(format!("completions/{name}.{shell}")), script)?;
+    }
+    Ok(())
 }
 
 /// Packs the tree: names in order, one date, no owner, so that the same tree gives the same bytes.

@@ -156,20 +156,11 @@ pub(crate) const PAGES: &[Sections] = &[
         ("ondol crash --seconds 60", "Look for a power cut that breaks the contract, for a minute."),
         ("ondol crash --engine classic --data ordered", "The same of one engine in one data mode."),
         ("ondol crash --store local --seconds 60", "The same of a volume in object storage with a log on this machine."),
-    ], &["ondol(1)", "ondol-check(1)"]),
+    ], &["ondol(1)", "ondol-lab(1)", "ondol-check(1)"]),
     page("ondol-bench", &[
         ("ondol bench list", "Show workloads and targets."),
         ("ondol bench run varmail --on dir:/tmp", "Measure a file system that is there."),
-    ], &["ondol(1)", "ondol-bench-run(1)", "ondol-bench-compare(1)"]),
-    page("ondol-bench-list", &[("ondol bench list", "Show workloads, targets and models of NVM.")], &["ondol-bench(1)", "ondol-bench-run(1)"]),
-    page("ondol-bench-run", &[
-        ("ondol bench run varmail --on dir:/tmp --report results", "Measure, and write tables, JSON and a page."),
-    ], &["ondol-bench(1)", "ondol-bench-list(1)", "ondol-bench-compare(1)"]),
-    page("ondol-bench-paper", &[("ondol bench paper 5 --quick", "Measure what a paper shows in its figures.")], &["ondol-bench(1)", "ondol-bench-all(1)"]),
-    page("ondol-bench-suite", &[("ondol bench suite mount --quick", "Measure a mount beside others.")], &["ondol-bench(1)", "ondol-bench-all(1)"]),
-    page("ondol-bench-all", &[("ondol bench all --quick --report results", "Measure everything, on one page.")], &["ondol-bench(1)", "ondol-bench-compare(1)"]),
-    page("ondol-bench-compare", &[("ondol bench compare old.json new.json", "Show what has changed by more than the rounds' spread.")],
-        &["ondol-bench(1)", "ondol-bench-run(1)"]),
+    ], &["ondol(1)", "ondol-lab(1)"]),
     page("ondol-completions", &[
         ("ondol completions bash > /usr/share/bash-completion/completions/ondol", "Have bash complete commands and options."),
     ], &["ondol(1)", "ondol-manual(1)", "bash(1)"]),
