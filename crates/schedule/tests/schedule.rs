@@ -2,7 +2,7 @@
 
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, RwLock, thread, untold};
-use ondol_schedule::{self, Policy, Schedule, ScheduleError, Stats, Task, Why};
+use ondol_schedule::{Policy, Schedule, ScheduleError, Stats, Task, Why};
 
 const POLICIES: [Policy; 2] = [Policy::Random, Policy::Priorities { depth: 3, steps: 20 }];
 
@@ -26,7 +26,7 @@ fn count(policy: Policy, seed: u64) -> (u64, Stats) {
             shared.store(shared.load(SeqCst) + 1, SeqCst);
         }
     });
-    let stats = schedule::run(seed, policy, careless).unwrap();
+    let stats = ondol_schedule::run(seed, policy, careless).unwrap();
     (number.load(SeqCst), stats)
 }
 
@@ -43,7 +43,7 @@ fn cross(policy: Policy, seed: u64) -> Result<Stats, ScheduleError> {
             *locks.0.lock() += *first;
         }
     });
-    schedule::run(seed, policy, crossing)
+    ondol_schedule::run(seed, policy, crossing)
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn waiting_ends_with_a_notification_in_every_schedule() {
                 total.fetch_add(queue.pop().unwrap(), SeqCst);
             }
         });
-        schedule::run(seed, POLICIES[seed as usize % 2], tasks).unwrap();
+        ondol_schedule::run(seed, POLICIES[seed as usize % 2], tasks).unwrap();
         assert_eq!(sum.load(SeqCst), 3);
     }
 }
@@ -139,7 +139,7 @@ fn a_lost_notification_is_a_deadlock() {
                 }
             }
         });
-        schedule::run(seed, Policy::Random, careless)
+        ondol_schedule::run(seed, Policy::Random, careless)
     };
     let errors: Vec<_> = (0..100).filter_map(|seed| run(seed).err()).collect();
     assert!(!errors.is_empty() && errors.len() < 100);
@@ -158,13 +158,13 @@ fn what_never_ends_and_what_panics_are_errors() {
         let _guard = mutex.lock();
         assert!(i != 1, "task {i} had enough");
     });
-    let error = schedule::run(2, Policy::Random, failing).unwrap_err();
+    let error = ondol_schedule::run(2, Policy::Random, failing).unwrap_err();
     assert_eq!(error.why, Why::Panicked { task: 1, what: "task 1 had enough".into() });
 
     let nested = Arc::new(Mutex::new(None));
     let place = nested.clone();
-    let outer = tasks(1, move |_| *place.lock() = Some(schedule::run(0, Policy::Random, Vec::new())));
-    schedule::run(3, Policy::Random, outer).unwrap();
+    let outer = tasks(1, move |_| *place.lock() = Some(ondol_schedule::run(0, Policy::Random, Vec::new())));
+    ondol_schedule::run(3, Policy::Random, outer).unwrap();
     assert_eq!(nested.lock().take().unwrap().unwrap_err().why, Why::Nested);
 }
 
@@ -215,7 +215,7 @@ fn tasks_start_tasks() {
                 joined.join().unwrap();
             }
         });
-        schedule::run(seed, POLICIES[seed as usize % 2], outer).unwrap();
+        ondol_schedule::run(seed, POLICIES[seed as usize % 2], outer).unwrap();
         assert_eq!(sum.load(SeqCst), 22);
     }
 }

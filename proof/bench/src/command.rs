@@ -1,6 +1,7 @@
 //! Programs that make, mount and unmount targets.
 
 use crate::BenchError;
+use crate::error::Context;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -137,7 +137,7 @@ enum Hands {
 }
 
 impl Hands {
-    fn prepare(job: &Job, session: &Session, setting: &Setting, interrupt: &Interrupt) -> Result<Self, BenchError> {
+    fn prepare(job: &Job, session: &Session, interrupt: &Interrupt) -> Result<Self, BenchError> {
         match (&job.clients, session.dir()) {
             (None, _) => {
                 job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| "preparing").map(Self::Threads)
@@ -244,7 +244,7 @@ impl Drop for Progress {
 fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) -> Result<Turn, BenchError> {
     let session = target::open(target, setting, interrupt)?;
     let on = |what: &str| format!("{} on {}{what}", job.definition.name, target.text);
-    let hands = Hands::prepare(job, &session, setting, interrupt).map_err(|e| e.at(on("")))?;
+    let hands = Hands::prepare(job, &session, interrupt).map_err(|e| e.at(on("")))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
     let (before, written) = (session.counters()?, session.device_counts());
     let nvm = session.nvm_counts();

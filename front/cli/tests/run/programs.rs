@@ -1,9 +1,8 @@
 //! Programs that know nothing of it.
 
-use crate::{Place, compiled, eventually, ondol, succeeds};
+use crate::{Place, compiled, succeeds};
 use ondol_skips::{missing, skips};
-use rustix::process::{Pid, Signal, kill_process};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 #[test]
 fn sqlite_is_as_it_was() {

@@ -233,8 +233,14 @@ fn started(way: Way, buffer: u64, dir: &Path, pool: &Path) -> Result<Program, Be
         return Program::own();
     }
     let program = std::env::current_exe().context(|| "finding this program")?;
-    let run = Program::new(ondol_skips::ondol())?.args(["run", "--quiet", "--buffer"]).arg(pool.join("buffer.pool"));
-    Ok(run.args(["--size", &buffer.to_string(), "--dir"]).arg(dir).arg("--").arg(program))
+    Ok(Program::new(ondol_skips::ondol())?.args(buffered(buffer, dir, pool)).arg("--").arg(program))
+}
+
+/// What `ondol` is told, to run a program with a buffer.
+fn buffered(buffer: u64, dir: &Path, pool: &Path) -> Vec<String> {
+    let pool = pool.join("buffer.pool").display().to_string();
+    let words = ["run", "--quiet", "--buffer", &pool, "--size", &buffer.to_string(), "--dir"].map(str::to_owned);
+    words.into_iter().chain([dir.display().to_string()]).collect()
 }
 
 /// What it is told, to write in a way.

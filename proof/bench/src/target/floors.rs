@@ -19,8 +19,8 @@ use std::path::Path;
 const BELOW: &str = "/dev/shm";
 
 /// Names and sizes in memory.
-pub(super) fn null(options: &str, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
-    session("null", options, None, guarantee::of_null(), setting, interrupt)
+pub(super) fn null(options: &str, interrupt: &Interrupt) -> Result<Session, BenchError> {
+    session("null", options, None, guarantee::of_null(), interrupt)
 }
 
 /// A fresh directory, handed on.
@@ -32,7 +32,7 @@ pub(super) fn passthrough(target: &Through, setting: &Setting, interrupt: &Inter
     let table = mount_table()?;
     let lies_on = mountinfo::covering(&table, &path);
     let lies_on = lies_on.ok_or_else(|| BenchError::Unfit(format!("{}: no mount holds it", path.display())))?;
-    session("passthrough", &target.options, Some(below), guarantee::of_passthrough(lies_on), setting, interrupt)
+    session("passthrough", &target.options, Some(below), guarantee::of_passthrough(lies_on), interrupt)
 }
 
 fn session(
@@ -40,7 +40,6 @@ fn session(
     options: &str,
     below: Option<WorkDir>,
     guarantee: String,
-    setting: &Setting,
     interrupt: &Interrupt,
 ) -> Result<Session, BenchError> {
     let root = rustix::process::geteuid().is_root();

@@ -67,7 +67,7 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
     match &target.kind {
         Kind::Dir(path) => peers::directory(path),
         Kind::Tmpfs => peers::tmpfs(),
-        Kind::Null(options) => floors::null(options, setting, interrupt),
+        Kind::Null(options) => floors::null(options, interrupt),
         Kind::Passthrough(target) => floors::passthrough(target, setting, interrupt),
         Kind::Kernel(fs, fresh) => peers::kernel(*fs, fresh, setting),
         Kind::Fuse2fs(fresh) => peers::fuse2fs(fresh, setting, interrupt),

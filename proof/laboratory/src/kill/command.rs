@@ -11,7 +11,7 @@ use ondol_env::plant;
 use ondol_env::{Env, System};
 use ondol_testkit::image;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The system did not do its part: there is no FUSE, or no room.

@@ -1,6 +1,6 @@
 //! The table can be drawn, says what the paper says, and keeps what was measured.
 
-use super::{LINES, Line, Measured, WAYS, draw, words};
+use super::{LINES, Line, Measured, WAYS, buffered, draw, words};
 use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::contents::Class;
@@ -77,15 +77,14 @@ fn what_was_measured_is_kept_beside_the_papers() {
 
 #[test]
 fn programs_write_ten_times_the_buffer() {
-    let told = |way: usize| {
-        let words = words("/ondol", WAYS[way], 4, 16 << 20, Path::new("/var/tmp/d"), Path::new("/dev/shm/p"));
-        words.join(" ")
-    };
+    let dir = Path::new("/var/tmp/d");
     let write = "bench write --dir /var/tmp/d --threads 4 --bytes 167772160 --unit";
-    let run = "run --quiet --buffer /dev/shm/p/buffer.pool --size 16777216 --dir /var/tmp/d -- /ondol";
-    assert_eq!(told(0), format!("{write} 16384"));
-    assert_eq!(told(1), format!("{run} {write} 16384"));
-    assert_eq!(told(2), format!("{run} {write} 1024"));
+    for (way, unit) in WAYS.into_iter().zip([16384, 16384, 1024]) {
+        assert_eq!(words(way, 4, 16 << 20, dir).join(" "), format!("{write} {unit}"));
+    }
+    assert_eq!(WAYS.map(|way| way.buffered), [false, true, true]);
+    let run = "run --quiet --buffer /dev/shm/p/buffer.pool --size 16777216 --dir /var/tmp/d";
+    assert_eq!(buffered(16 << 20, dir, Path::new("/dev/shm/p")).join(" "), run);
     // All threads have whole writes.
     assert!(LINES.iter().all(|line| (160 << 20) % (u64::from(line.threads) * (16 << 10)) == 0));
 }
