@@ -128,6 +128,10 @@ fn the_synopsis_has_options_of_the_program() {
     let mut compared = 0;
     for call in block.lines().flat_map(|line| line.split('`')).filter_map(|call| call.strip_prefix("ondol ")) {
         let name = call.split(' ').next().unwrap();
+        // These are another program's, whose tests look at them.
+        if ["bench", "crash"].contains(&name) {
+            continue;
+        }
         let command = program.find_subcommand(name).unwrap_or_else(|| panic!("{call}"));
         let options: BTreeSet<String> =
             std::iter::once(command).chain(command.get_subcommands()).flat_map(options).collect();

@@ -127,7 +127,7 @@ mod tests {
             assert!(!tests.is_empty(), "{flag} has no test");
             for test in tests {
                 let (module, name) = test.split_once("::").unwrap();
-                let places = ["front/cli/tests/program", "tests", "front/fuse/src"];
+                let places = ["front/cli/tests/program", "proof/tests", "front/fuse/src"];
                 let files = places.map(|place| top.join(place).join(module).with_extension("rs"));
                 let text: String = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
                 assert!(

@@ -88,6 +88,45 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
+    /// The synopsis, which is one of both programs.
+    #[test]
+    fn the_synopsis_has_options_of_the_program() {
+        let text = include_str!("../../../docs/commands.md");
+        let program = Arguments::command();
+        let mut compared = 0;
+        for call in text.lines().filter_map(|line| line.strip_prefix("ondol ")) {
+            let name = call.split(' ').next().unwrap_or_default();
+            let Some(command) = program.find_subcommand(name).filter(|_| ["bench", "crash"].contains(&name)) else {
+                continue;
+            };
+            let all = std::iter::once(command).chain(command.get_subcommands());
+            let longs = all.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
+            let known: Vec<String> = longs.map(|name| format!("--{name}")).collect();
+            let shown = call.split_whitespace().map(|word| word.trim_matches(['[', ']', '.']));
+            for option in shown.filter(|word| word.starts_with('-')) {
+                assert!(known.iter().any(|name| name == option), "{name} {option}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 5, "only {compared} options");
+    }
+
+    /// The pages are there, and completions offer nothing that the bench starts itself.
+    #[test]
+    fn manual_and_completions_are_of_what_is_called() {
+        let dir = tempfile::tempdir().expect("a directory");
+        pages(dir.path()).expect("pages");
+        for page in ["ondol-lab.1", "ondol-lab-crash.1", "ondol-lab-bench-suite.1"] {
+            assert!(dir.path().join(page).is_file(), "{page}");
+        }
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut offered(), "ondol-lab", &mut script);
+            let script = String::from_utf8_lossy(&script).into_owned();
+            assert!(script.contains("suite") && !script.contains("passthrough"), "{shell}");
+        }
+    }
+
     /// What documents show in blocks for a shell, this program understands.
     #[test]
     fn calls_in_documents_are_calls() {

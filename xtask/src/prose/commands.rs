@@ -70,7 +70,7 @@ fn is_name(word: &str) -> bool {
 fn program(words: &[String]) -> Option<(&str, &[String])> {
     let mut rest = match words.first()?.as_str() {
         "ondol" => &words[1..],
-        "cargo" if words.iter().any(|word| word == "ondol" || word == "ondol-cli") => {
+        "cargo" if words.iter().any(|word| ["ondol", "ondol-cli", "ondol-lab"].contains(&word.as_str())) => {
             &words[words.iter().position(|word| word == "--")? + 1..]
         }
         _ => return None,

@@ -57,10 +57,10 @@ ondol ls disk.img / > listed; grep -q a.tmp listed; fails 1 grep -q large.tmp li
 const STANDS: [(&str, &str, &str); 16] = [
     ("README.md", "cargo test --workspace --all-features", "it is what runs this test"),
     ("docs/benchmarks.md", "# longer commands", MEASURES),
-    ("docs/design/bench.md", "cargo build --release -p ondol-cli --features peers", MEASURES),
+    ("docs/design/bench.md", "cargo build --release --manifest-path proof/Cargo.toml", MEASURES),
     ("docs/design/bench.md", "ondol bench run create-fsync --on lib:file:", MEASURES),
     ("docs/crash-testing.md", "ondol crash ", HUNTS),
-    ("docs/crash-testing.md", "cargo run --release -p ondol-cli --features plant", HUNTS),
+    ("docs/crash-testing.md", "cargo run --release --manifest-path proof/Cargo.toml", HUNTS),
     ("docs/install.md", "tar -xf", "`cargo xtask dist --check` does it in roots of others"),
     ("docs/install.md", "apt install", "`cargo xtask dist --check` does it in a root of its own"),
     ("docs/install.md", "install -D -m 644", "`cargo xtask dist --check` does it in a root of its own"),
