@@ -5,7 +5,7 @@
 //!            |
 //!       BlockStore          read, borrow, pin, write, flush, discard, exchange, submit, settle + Caps; PageLender of stores that copy on write
 //!            |
-//!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore / ModelStore (wrap others)
+//!   FileStore   RamStore   LayerStore    OverlayStore / JoinedStore (wrap others)
 //! ```
 //!
 //! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
@@ -13,22 +13,18 @@
 
 mod batches;
 mod error;
-mod fault;
 mod file;
 mod join;
 mod layer;
 mod lender;
-pub mod model;
 mod overlay;
 pub mod passed;
 mod pinned;
 mod ram;
-mod record;
 mod stats;
 mod store;
 
 pub use error::{BlockError, Result, check_range};
-pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore, open_file, reopen};
 pub use join::JoinedStore;
 pub use layer::LayerStore;
@@ -36,6 +32,5 @@ pub use lender::PageLender;
 pub use overlay::OverlayStore;
 pub use pinned::{MapPart, Mapped, Memory, Own, PageUse, Pin, Pinned};
 pub use ram::RamStore;
-pub use record::Recorder;
 pub use stats::{BlockStats, Counters};
 pub use store::{BlockStore, Caps, Swaps};

@@ -292,13 +292,55 @@ fn prepare(media: &Media, env: &Arc<dyn Env>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondol_block::{FaultPlan, Faulty, RamStore};
+    use ondol_block::{BlockError, BlockStats, Caps, RamStore};
+    use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use ondol_env::{Fixed, Timestamp};
     use std::fs;
     use std::process::Command;
 
     fn clock() -> Arc<dyn Env> {
         Arc::new(Fixed::new(Timestamp::default(), 1))
+    }
+
+    /// It takes so many writes.
+    struct Failing(RamStore, AtomicU64);
+
+    impl BlockStore for Failing {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+
+        fn caps(&self) -> Caps {
+            self.0.caps()
+        }
+
+        fn read(&self, offset: u64, buf: &mut [u8]) -> ondol_block::Result<()> {
+            self.0.read(offset, buf)
+        }
+
+        fn write_vectored(&self, offset: u64, bufs: &[std::io::IoSlice<'_>]) -> ondol_block::Result<()> {
+            if self.1.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err() {
+                let source = std::io::Error::from_raw_os_error(5);
+                return Err(BlockError::Io { op: "write", name: "a disk".into(), offset, len: 0, source });
+            }
+            self.0.write_vectored(offset, bufs)
+        }
+
+        fn flush(&self) -> ondol_block::Result<()> {
+            self.0.flush()
+        }
+
+        fn discard(&self, offset: u64, len: u64) -> ondol_block::Result<bool> {
+            self.0.discard(offset, len)
+        }
+
+        fn stats(&self) -> BlockStats {
+            self.0.stats()
+        }
     }
 
     /// Wherever the medium fails, the file stays as long as the volume that its log holds.
@@ -315,12 +357,11 @@ mod tests {
         bytes.resize(9 << 20, 0);
         let mut kept = 0;
         for writes in 0.. {
-            let faulty = Arc::new(Faulty::new(RamStore::from_bytes(bytes.clone())));
-            faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
-            if resize_media(&Media::image(faulty.clone()), NewSize::Whole, clock(), &mut |_| ()).is_ok() {
+            let failing = Arc::new(Failing(RamStore::from_bytes(bytes.clone()), AtomicU64::new(writes)));
+            if resize_media(&Media::image(failing.clone()), NewSize::Whole, clock(), &mut |_| ()).is_ok() {
                 break;
             }
-            fs::write(&path, faulty.inner().to_bytes()).expect("a file");
+            fs::write(&path, failing.0.to_bytes()).expect("a file");
             cut_off(&path, had).expect("a file cut off");
             kept += u64::from(fs::metadata(&path).expect("its length").len() > had);
             let opened = Volume::open(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));

@@ -7,11 +7,12 @@ use crate::log::{self, Log};
 use crate::run::Run;
 use crate::subject::{Description, Subject};
 use ondol::DataMode;
-use ondol_block::{LayerStore, RamStore, Recorder};
+use ondol_block::{LayerStore, RamStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Hit};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, Medium, PowerDomain};
+use ondol_stores::Recorder;
 use ondol_testkit::image;
 use ondol_testkit::resizing::{Resizing, on};
 

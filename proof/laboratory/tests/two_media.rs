@@ -4,7 +4,7 @@
 //! disk; only then is the record given up.
 
 use ondol::{DataMode, JournalEngine};
-use ondol_block::{BlockStore, LayerStore, Recorder};
+use ondol_block::{BlockStore, LayerStore};
 use ondol_env::plant::Defect;
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{Limits, Report, Watch, explore, replay, smallest};
@@ -12,6 +12,7 @@ use ondol_laboratory::workload::from_text;
 use ondol_laboratory::{Description, Image, Prey, Subject};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
+use ondol_stores::Recorder;
 
 /// A rule that the system breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

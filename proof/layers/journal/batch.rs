@@ -1,7 +1,7 @@
 //! Engine `batch` against the engine contract, and what is its own.
 
 use crate::contract::{BLOCK, BLOCKS, Bench, Ground, HOME, META, Rig, TestClient, bench, bench_with, byte_at, config};
-use ondol_block::{BlockStats, BlockStore, Caps, FaultPlan, RamStore, Recorder};
+use ondol_block::{BlockStats, BlockStore, Caps, RamStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -10,6 +10,7 @@ use ondol_env::{Fixed, Progress, Timestamp};
 use ondol_journal::{BatchEngine, Config, Engine, Extent, Handle, JournalError, Kind, batch};
 use ondol_medium::Pool;
 use ondol_power::{Event, PowerDomain, Sampling};
+use ondol_stores::{FaultPlan, Recorder};
 use std::io::IoSlice;
 
 pub(crate) struct Batch;

@@ -3,7 +3,7 @@
 use crate::contract::{
     BLOCK, BLOCKS, Bench, Ground, HOME, META, Rig, SUMMED, bench, bench_with, byte_at, config, pool_of, sum,
 };
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, System, Timestamp};
@@ -12,6 +12,7 @@ use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage, Options};
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 use ondol_schedule::{Schedule, Task};
+use ondol_stores::Recorder;
 
 /// With a ring of so many bytes, and so many for file data.
 pub(crate) struct Scalable(pub(crate) u64, pub(crate) u64);

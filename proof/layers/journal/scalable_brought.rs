@@ -3,10 +3,11 @@
 use crate::contract::{BLOCK, Bench, HOME, bench, bench_with, config};
 use crate::scalable::{USUAL, block_of};
 use crate::scalable_pages::{DATA, allocate, beside_others, committer, free, unnamed_contents};
-use ondol_block::{BlockStore, FaultPlan};
+use ondol_block::BlockStore;
 use ondol_env::Progress;
 use ondol_env::plant::{self, Defect};
 use ondol_journal::{Config, Kind};
+use ondol_stores::FaultPlan;
 
 /// Commits, none of which a program has waited for.
 fn quiet(b: &Bench) {

@@ -2,8 +2,8 @@
 
 use crate::contract::{BLOCK, HOME, META, SUMMED, bench, byte_at, sum};
 use crate::scalable::{Scalable, USUAL, block_of};
-use ondol_block::FaultPlan;
 use ondol_journal::{Handle, JournalError};
+use ondol_stores::FaultPlan;
 
 /// What cannot go home stays in the log, and what comes after it, too; when home works again all of it goes there.
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::contract::{BLOCK, BLOCKS, Bench, HOME, META, bench, bench_with, byte_at, config, pool_of};
 use crate::scalable::{Scalable, USUAL, block_of};
-use ondol_block::{BlockStore, FaultPlan, RamStore};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Progress, System};
@@ -11,6 +11,7 @@ use ondol_medium::AreaKind;
 use ondol_nvm_log::{Contents, OnDamage};
 use ondol_power::Sampling;
 use ondol_schedule::{Schedule, Task};
+use ondol_stores::FaultPlan;
 
 pub(crate) const DATA: u64 = HOME + 100;
 const FEW: Scalable = Scalable(2 << 20, 64 << 10);

@@ -1,8 +1,9 @@
 //! A medium that fails: nobody is told that something is safe which is not.
 
 use ondol::{FormatOptions, Options, Volume};
-use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::System;
+use ondol_stores::{FaultPlan, Faulty};
 use ondol_testkit::rig::Setup;
 use std::sync::Arc;
 

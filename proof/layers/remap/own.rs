@@ -2,9 +2,10 @@
 
 use crate::contract::{BLOCK, Bench, HOME, META, bench, byte_at};
 use crate::{SMALL, USUAL};
-use ondol_block::{BlockStore, FaultPlan};
+use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_journal::{Extent, JournalError, Kind};
+use ondol_stores::FaultPlan;
 
 pub(crate) const DATA: u64 = HOME + 100;
 

@@ -1,9 +1,10 @@
 //! A crash at any write of the store leaves batches whole or not at all, in every data mode, also those of several files and those that are exchanged.
 
 use crate::file_util::{Random, fsck, ino_of, medium, mkfs, options, unmount};
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Fixed, Timestamp};
 use ondol_power::{PowerDomain, Sampling};
+use ondol_stores::Recorder;
 use ondol_testkit::over_image_engines;
 use ondol_testkit::rig::Setup;
 use ondol_volume::{Batch, DataMode, Ino, Volume};

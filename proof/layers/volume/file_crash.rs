@@ -1,10 +1,11 @@
 //! What is left of files after a crash at any write of the store, and truncates that take many operations.
 
 use crate::file_util::{Random, fsck, ino_of, medium, mkfs, mount, options, run, unmount};
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
 use ondol_power::{Cut, Event, Medium, PowerDomain, Sampling};
+use ondol_stores::Recorder;
 use ondol_testkit::over_image_engines;
 use ondol_testkit::rig::Setup;
 use ondol_volume::{DataMode, Fallocate, Ino, Volume};

@@ -1,9 +1,10 @@
 //! Collapse and insert of files in more pieces than a small journal holds, and of trees of several levels.
 
 use crate::file_util::{Random, Rig, dump, fsck, ino_of, medium, mkfs, mount, open, options, unmount};
-use ondol_block::{RamStore, Recorder};
+use ondol_block::RamStore;
 use ondol_env::{Fixed, Timestamp};
 use ondol_power::{Cut, PowerDomain};
+use ondol_stores::Recorder;
 use ondol_testkit::over_engines;
 use ondol_volume::{Error, Fallocate, Ino};
 use std::sync::Arc;

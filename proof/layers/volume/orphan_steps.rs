@@ -2,8 +2,9 @@
 //! nothing and leaks nothing.
 
 use crate::rig::{Fs, mkfs};
-use ondol_block::{LayerStore, RamStore, Recorder};
+use ondol_block::{LayerStore, RamStore};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain};
+use ondol_stores::Recorder;
 use ondol_testkit::over_image_setups;
 use ondol_volume::{Error, Fallocate, ROOT, SetAttr};
 use std::sync::Arc;

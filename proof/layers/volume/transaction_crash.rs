@@ -2,10 +2,11 @@
 
 use crate::file_util::{fsck, medium, mkfs, mount, open, options, unmount};
 use crate::transaction_util::*;
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
 use ondol_power::{Event, PowerDomain, Sampling};
+use ondol_stores::Recorder;
 use ondol_testkit::over_image_engines;
 use ondol_testkit::rig::Setup;
 use ondol_volume::{DataMode, Rename, Step, Volume};

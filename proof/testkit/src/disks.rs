@@ -3,13 +3,14 @@
 
 use crate::batching;
 use ondol::Media;
-use ondol_block::{BlockStore, LayerStore, Recorder};
+use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Superblock;
 use ondol_format::superblock::{OFFSET, SIZE};
 use ondol_medium::{AreaKind, Domain, Frozen, Nvm, NvmError, Pool, PoolError, PoolSpec};
 use ondol_page_table::{PageTable, TableSpec};
 use ondol_power::{Event, Layer, PowerDomain};
+use ondol_stores::Recorder;
 
 /// Stores, and a pool.
 pub struct Disks<S> {

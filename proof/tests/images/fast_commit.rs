@@ -3,11 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 use ondol::{Options, Volume};
-use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::FastCommit;
 use ondol_journal::{LogMap, jbd2};
 use ondol_skips::skips;
+use ondol_stores::{FaultPlan, Faulty};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, still};

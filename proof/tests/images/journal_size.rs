@@ -3,10 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 use ondol::{Options, Tune, Volume, check_media, tune_store};
-use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_skips::skips;
+use ondol_stores::{FaultPlan, Faulty, Recorder};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
 use ondol_tests::no_kernel_mount;

@@ -2,10 +2,11 @@
 //! goes on from there. Planted defects are found so.
 
 use ondol::{Options, Volume};
-use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_stores::{FaultPlan, Faulty, Recorder};
 use ondol_testkit::image;
 use ondol_testkit::resizing::{Resizing, names, on};
 use std::collections::HashSet;

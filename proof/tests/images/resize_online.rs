@@ -2,10 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "real threads run in real time")]
 
 use ondol::{FormatOptions, JournalEngine, NewSize, Options, Volume, check_media};
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_stores::Recorder;
 use ondol_testkit::image::{self, Spec, scratch_dir};
 use ondol_volume::Image;
 use std::path::Path;

@@ -10,11 +10,12 @@ pub(crate) use new_data::{
     new_data_is_there_when_it_is_named, new_data_that_goes_home_early_is_there_when_it_is_named,
 };
 
-use ondol_block::{BlockStore, FaultPlan};
+use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Timestamp};
 use ondol_journal::{Config, Extent, Handle};
 use ondol_power::Sampling;
+use ondol_stores::FaultPlan;
 
 pub(crate) fn nothing_is_seen_before_close_and_nothing_of_a_dropped_handle(rig: &dyn Rig) {
     let b = bench(rig);

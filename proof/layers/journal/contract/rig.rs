@@ -1,7 +1,7 @@
 //! What the contract's tests stand on: a client, a medium that fails as it is told, an engine on it.
 
 pub(crate) use crate::{BLOCK, BLOCKS};
-use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
@@ -10,6 +10,7 @@ use ondol_medium::{Domain, Nvm, Pool};
 use ondol_nvm_log::{Contents, Log, Options as LogOptions};
 use ondol_page_table::PageTable;
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
+use ondol_stores::{FaultPlan, Faulty, Recorder};
 use ondol_testkit::disks;
 
 /// First block that tests use as home.

@@ -1,6 +1,6 @@
 //! A recorder between a volume and its medium.
 
-use crate::{BlockStats, BlockStore, Caps, Result};
+use ondol_block::{BlockStats, BlockStore, Caps, Result};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, PowerDomain};
 use std::io::IoSlice;

@@ -1,7 +1,7 @@
 //! Modelled nanoseconds, by the virtual clock.
 
 use super::{Device, ModelStore, Pace, Request, VirtualPace};
-use crate::{BlockStore, RamStore};
+use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 
 const MIB: u64 = 1 << 20;

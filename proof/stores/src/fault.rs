@@ -1,6 +1,6 @@
 //! Failing on purpose: errors at the n-th read, write or flush.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, PageLender, Pin, Result};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, PageLender, Pin, Result};
 use ondol_env::sync::Mutex;
 use std::io::{Error, IoSlice};
 

@@ -1,7 +1,7 @@
 //! A store that is as slow as a modelled device.
 
 use super::{Device, Pace, Request};
-use crate::{BlockStats, BlockStore, Caps, Result};
+use ondol_block::{BlockStats, BlockStore, Caps, Result};
 use ondol_env::sync::atomic::{AtomicBool, Ordering};
 use ondol_env::sync::{Arc, Mutex};
 use std::io::IoSlice;
