@@ -3,6 +3,7 @@
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
+//! `cargo xtask count`: lines of code by package, without comments, blank lines and tests.
 //! `cargo xtask fsck-images DIR`: our check beside e2fsck, on the images of e2fsprogs' tests.
 //! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
 //! `cargo xtask picture`: the picture in the README, from what the program prints. `cargo xtask site`: the documents as
@@ -13,6 +14,7 @@
 
 mod azure;
 mod capi;
+mod count;
 mod dist;
 mod fsck_images;
 mod fuzz;
@@ -54,7 +56,7 @@ const CHECKS: [Check; 12] = [
 ];
 
 /// How all is called that is no check.
-const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
+const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | count | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
 
 /// The README's command for the tests, which is one build of everything.
 const TEST: [&str; 3] = ["test", "--workspace", "--all-features"];
@@ -96,6 +98,9 @@ fn main() -> ExitCode {
     }
     if wanted == "picture" && words.is_empty() {
         return picture::run().map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
+    if wanted == "count" && words.is_empty() {
+        return count::print().map_or_else(fail, |()| ExitCode::SUCCESS);
     }
     if wanted == "site" && words.is_empty() {
         return site::run().map_or_else(fail, |()| ExitCode::SUCCESS);
