@@ -76,22 +76,20 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     if let Some((_, words)) = words.split_first().filter(|(first, _)| *first == "--bench") {
         return bench::run(&served, words);
     }
-    let test = |words: &[&str]| {
-        let mut tests = Command::new(env!("CARGO"));
-        tests.args(crate::TEST).args(words);
+    let there = |mut tests: Command| {
         tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
         served.named_to(&mut tests);
         tests
     };
+    let test = |words: &[&str]| {
+        there(crate::of_proof(&[&["test", "--workspace", "--all-features", "--test"], words].concat()))
+    };
     // What needs the server or a real bucket is left out elsewhere.
-    let mut program = test(&["--test", "program", "bucket", "--", "--include-ignored"]);
-    crate::run(program.args(words))?;
-    let mut bench = crate::of_proof(&crate::TEST);
-    bench.args(["--test", "lab", "bucket_bench"]).env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests"));
-    served.named_to(&mut bench);
-    crate::run(&mut bench)?;
+    crate::run(test(&["stack", "bucket", "--", "--include-ignored"]).args(words))?;
+    crate::run(&mut test(&["lab", "bucket_bench"]))?;
     if words.is_empty() {
-        crate::run(&mut test(&["--test", "object", "real_bucket", "--", "--ignored"]))
+        let mut object = there(Command::new(env!("CARGO")));
+        crate::run(object.args(crate::OBJECT).args(["--test", "object", "real_bucket", "--", "--ignored"]))
     } else {
         Ok(())
     }

@@ -6,6 +6,13 @@
 #[path = "program/place.rs"]
 mod place;
 
+use std::path::Path;
+
+/// The program under test.
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_ondol"))
+}
+
 use place::{Place, eventually, ondol, succeeds};
 use std::fs::{self, File};
 use std::io::{Read, Write};

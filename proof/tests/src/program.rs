@@ -22,7 +22,8 @@ fn find() -> Result<PathBuf, String> {
     if let Some(cargo) = std::env::var_os("CARGO") {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let built = Command::new(cargo)
-            .args(["test", "-q", "--workspace", "--all-features", "--no-run", "--test", "program"])
+            .args(["test", "-q", "-p", "ondol-object-home", "-p", "ondol-skips", "-p", "ondol", "-p", "ondol-cli"])
+            .args(["--all-features", "--no-run", "--test", "program"])
             .current_dir(root)
             .status();
         if !built.is_ok_and(|status| status.success()) {

@@ -3,23 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod ask;
-mod bounds;
+#[cfg(not(feature = "object"))]
 mod bucket;
-#[cfg(feature = "object")]
-mod bucket_local;
-#[cfg(feature = "object")]
-mod bucket_seen;
-#[cfg(feature = "object")]
-mod bucket_server;
 mod calls;
 mod confined;
 mod damaged;
 mod documented;
-mod elsewhere;
 mod exchange;
 mod files;
 mod flags;
-mod foreign;
 mod fsck;
 mod fuse2fs;
 mod helpers;
@@ -31,27 +23,31 @@ mod lab;
 mod lifecycle;
 mod making;
 mod manual;
-mod memory;
 mod messages;
 mod metrics;
 mod namespace;
 mod narrow;
 mod nvm;
 mod over;
-mod pages;
 mod parts;
 mod picture;
 mod place;
 mod pool;
-mod protected;
 mod readers;
 mod resize;
-mod rights;
 mod seen;
 mod threads;
 mod tools;
 mod top;
 mod transport;
+mod uring;
 mod users;
 mod ways;
 mod wrong;
+
+use std::path::Path;
+
+/// The program under test.
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_ondol"))
+}

@@ -67,7 +67,7 @@ pub(crate) fn run(place: &Place, script: &str) {
     command
         .args(["120", "unshare", "--mount", "sh", "-c", &format!("{BEGIN}\n{script}")])
         .env("D", &dir)
-        .env("PROGRAM", env!("CARGO_BIN_EXE_ondol"))
+        .env("PROGRAM", crate::program())
         .stdin(Stdio::null());
     let out = output(&mut command);
     let (told, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

@@ -213,7 +213,7 @@ impl Drop for Place {
 }
 
 pub(crate) fn ondol() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ondol"));
+    let mut command = Command::new(crate::program());
     command.stdin(Stdio::null());
     command
 }
@@ -249,7 +249,7 @@ pub(crate) fn fails(command: &mut Command, code: i32) -> String {
     let out = output(command);
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(code), "{command:?}: {said}");
-    assert!(said.starts_with("ondol: "), "{said}");
+    assert!(said.starts_with("ondol"), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
     said
 }

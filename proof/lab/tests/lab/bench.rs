@@ -1,6 +1,7 @@
 //! `ondol bench` with what takes more than one process: clients, mounts, and file systems without a volume on both transports.
 
-use crate::place::{eventually, fails, lab, output, succeeds};
+use crate::lab;
+use crate::place::{eventually, fails, output, succeeds};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! `ondol bench` on volumes in object storage: what it counts and promises, what it leaves, what it refuses.
 
-use crate::place::{fails, lab, output, scratch};
+use crate::place::{fails, output};
+use crate::{lab, scratch};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! `ondol crash --kill` is a test that can fail: servers that break a rule are found out, and lack of room is told as what it is.
 
-use crate::place::{lab, needs_root, output, scratch};
+use crate::place::{needs_root, output};
+use crate::{lab, scratch};
 use ondol_env::plant::Defect;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,7 @@
 //! Paper 2's program, and its table.
 
-use crate::place::{eventually, lab, ondol, program, scratch, succeeds};
+use crate::place::{eventually, ondol, succeeds};
+use crate::{lab, program, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 

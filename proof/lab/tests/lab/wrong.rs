@@ -1,6 +1,7 @@
 //! Wrong calls: what is said, and which exit code says so.
 
-use crate::place::{fails, lab};
+use crate::lab;
+use crate::place::fails;
 use std::fs;
 
 /// The whole of what is said, and the exit code, but for what clap says itself.

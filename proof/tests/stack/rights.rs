@@ -84,7 +84,7 @@ fn nobody_changes_through_a_mount_what_it_does_not_let_him_write() {
     fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
     let (program, jail) = (dir.join("rights"), dir.join("jail"));
     fs::create_dir(&jail).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/rights.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("stack/rights.c");
     succeeds(Command::new("cc").args(["-O1", "-w", "-o"]).arg(&program).arg(source));
     // Room to grow.
     fs::File::options().write(true).open(place.image()).unwrap().set_len(256 << 20).unwrap();

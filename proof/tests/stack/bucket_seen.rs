@@ -1,6 +1,6 @@
 //! What `ondol top` and `metrics=` tell of volumes in object storage, and of no others.
 
-use crate::bucket::built::{Store, durable};
+use crate::bucket::{Store, durable};
 use crate::place::{Place, eventually, ondol, succeeds};
 use std::fs;
 use std::io::{Read, Write};

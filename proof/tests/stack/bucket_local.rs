@@ -1,6 +1,6 @@
 //! Volumes in object storage whose fsyncs end on this machine; what they cost; clones, and deleting.
 
-use crate::bucket::built::{Store, durable};
+use crate::bucket::{Store, durable};
 use crate::place::{fails, ondol, output, succeeds};
 use serde_json::Value;
 use std::fs;
