@@ -13,8 +13,8 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     command.args(["--blobPort", port, "--silent", "--disableTelemetry", "--skipApiVersionCheck", "--location"]);
     let _server = Server::start(command, "azure", &[], &address)?;
     crate::run(Command::new("node").args(["-e", include_str!("container.js"), port, BUCKET]))?;
-    let mut tests = crate::of_proof(&crate::TEST);
-    tests.args(["--workspace", "--all-features", "--test", "stack", "bucket", "--"]).args(words);
+    let mut tests = crate::tests_in_tree()?;
+    tests.args(["--test", "stack", "bucket", "--"]).args(words);
     tests.env("ONDOL_TEST_BUCKET", format!("az://{BUCKET}/tests"));
     tests.env("AZURE_STORAGE_USE_EMULATOR", "true").env("AZURITE_BLOB_STORAGE_URL", format!("http://{address}"));
     crate::run(&mut tests)

@@ -31,6 +31,7 @@ mod publish;
 mod s3;
 mod site;
 mod sizes;
+mod tree;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -61,11 +62,17 @@ const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hun
 /// The README's command for the tests.
 const TEST: [&str; 1] = ["test"];
 
-/// The tests of what has object storage in it; with the features of others' crates that [`TEST`] has them with.
-const OBJECT: [&str; 10] =
-    ["test", "-p", "ondol-object-home", "-p", "ondol-skips", "-p", "ondol", "-p", "ondol-cli", "--all-features"];
+/// Packages of the product whose tests need what only `cargo xtask proof` builds, and those whose features of others' crates
+/// make its build share these with [`TEST`].
+const BESIDE: [&str; 5] = ["ondol-object-home", "ondol-schedule", "ondol-skips", "ondol", "ondol-cli"];
+
+/// The tests of these.
+const BESIDE_TESTS: [&str; 2] = ["object", "buckets"];
 
 fn main() -> ExitCode {
+    if tree::is_wrapper() {
+        return fail(tree::wrap());
+    }
     let mut words = std::env::args().skip(1);
     let wanted = words.next().unwrap_or_default();
     if wanted == "programs" {
@@ -193,12 +200,43 @@ fn tests(words: &[String]) -> Result<(), String> {
 
 /// The tests of `proof/`; `words` go on to `cargo test`.
 fn tests_of_proof(words: &[String], is_hunt: bool) -> Result<(), String> {
-    if words.is_empty() && !is_hunt {
-        cargo(&[&OBJECT[..], &["--lib", "--test", "object", "--test", "buckets"]].concat())?;
-        cargo(&["test", "-p", "xtask"])?;
+    let mut tests = tests_in_tree()?;
+    if words.is_empty() {
+        tests.args(tests_in_proof()?);
     }
-    let mut tests = of_proof(&["test", "--workspace", "--all-features"]);
     run(tests.args(words).envs(is_hunt.then_some(("ONDOL_HUNT", "1"))))
+}
+
+/// `cargo test` for `proof/`, with the program that is mounted built before.
+fn tests_in_tree() -> Result<Command, String> {
+    let tree = tree::Tree::new()?;
+    let packages = packages_in_proof()?;
+    let packages: Vec<&str> = packages.iter().flat_map(|name| ["-p", name]).collect();
+    let words = [&["test", "--all-features"], &packages[..]].concat();
+    run(tree.cargo(&words)?.args(["--no-run", "--test", "program"]))?;
+    let mut tests = tree.cargo(&words)?;
+    tests.env("ONDOL", metadata()?.target_directory.join("debug/ondol"));
+    Ok(tests)
+}
+
+/// The packages of `proof/`, and what is tested beside them.
+fn packages_in_proof() -> Result<Vec<String>, String> {
+    let metadata = metadata_of_proof()?;
+    let own = metadata.workspace_packages().into_iter().map(|package| package.name.to_string());
+    Ok(own.chain(BESIDE.map(str::to_owned)).collect())
+}
+
+/// The arguments by which cargo tests `proof/` and what is beside it, and not the product once more.
+fn tests_in_proof() -> Result<Vec<String>, String> {
+    let metadata = metadata_of_proof()?;
+    let packages = metadata.workspace_packages();
+    let targets = || packages.iter().flat_map(|package| &package.targets);
+    let tests = targets().filter(|target| target.is_test()).map(|target| target.name.clone());
+    let tests: BTreeSet<String> = tests.chain(BESIDE_TESTS.map(str::to_owned)).collect();
+    let programs = targets().filter(|target| target.is_bin()).map(|target| target.name.clone());
+    let tests = tests.into_iter().flat_map(|name| ["--test".to_owned(), name]);
+    let programs = programs.flat_map(|name| ["--bin".to_owned(), name]);
+    Ok(std::iter::once("--lib".to_owned()).chain(programs).chain(tests).collect())
 }
 
 /// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`. With `--short` only what no other test runs, with `--states` the laboratory instead.

@@ -76,20 +76,18 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     if let Some((_, words)) = words.split_first().filter(|(first, _)| *first == "--bench") {
         return bench::run(&served, words);
     }
-    let there = |mut tests: Command| {
+    let test = |test: &[&str], words: &[String]| {
+        let mut tests = crate::tests_in_tree()?;
+        tests.arg("--test").args(test).args(words);
         tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
         served.named_to(&mut tests);
-        tests
-    };
-    let test = |words: &[&str]| {
-        there(crate::of_proof(&[&["test", "--workspace", "--all-features", "--test"], words].concat()))
+        crate::run(&mut tests)
     };
     // What needs the server or a real bucket is left out elsewhere.
-    crate::run(test(&["stack", "bucket", "--", "--include-ignored"]).args(words))?;
-    crate::run(&mut test(&["lab", "bucket_bench"]))?;
+    test(&["stack", "bucket", "--", "--include-ignored"], words)?;
+    test(&["lab", "bucket_bench"], &[])?;
     if words.is_empty() {
-        let mut object = there(Command::new(env!("CARGO")));
-        crate::run(object.args(crate::OBJECT).args(["--test", "object", "real_bucket", "--", "--ignored"]))
+        test(&["object", "real_bucket", "--", "--ignored"], &[])
     } else {
         Ok(())
     }
