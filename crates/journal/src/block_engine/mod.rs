@@ -28,14 +28,14 @@ pub(crate) use log::{LogFormat, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
-use crate::bound::{Bound, Drains};
 use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
+use crate::device::Bound;
 use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use commit::{Committed, of_data_too};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -56,10 +56,10 @@ pub struct Config {
     pub commit_interval: u64,
     /// Bytes that may wait before a commit is started, or before they are written home, however fast the disk is (`dirty=`).
     pub dirty_bytes: u64,
-    /// Bytes of new data that may wait for their commit before they are written home; `None`: what the disk drains in a stated time, which then bounds all that waits.
+    /// Bytes of new data that may wait for their commit before they are written home; `None`: what the device writes in a stated time, which then bounds all that waits.
     pub kept_bytes: Option<u64>,
-    /// What that is for tests; `None`: it is measured.
-    pub drains: Option<Drains>,
+    /// The class of the device below, which bounds what waits and decides what is compressed or written through (`device=`).
+    pub device: DeviceClass,
     /// Bytes of the block cache. Blocks of transactions that are not committed are among them: operations wait rather than bring more.
     pub cache_bytes: usize,
     /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
@@ -72,8 +72,6 @@ pub struct Config {
     pub zeroing: bool,
     /// Threads that write home at a checkpoint, from 1 on (`checkpoint_threads=`); `None`: as many as seem good.
     pub checkpoint_threads: Option<usize>,
-    /// One lock for all operations and commits of engine `scalable`, for comparison: papers/5's fine-grained records without what makes them scale.
-    pub one_lock: bool,
 }
 
 impl Config {
@@ -156,7 +154,7 @@ impl BlockEngine {
             log,
             running: Running::new(first),
             space,
-            bound: Bound::new(config.dirty_bytes, config.kept_bytes, config.drains),
+            bound: Bound::new(config.device, config.dirty_bytes, config.kept_bytes),
             pending: Mutex::default(),
             turns: Turns::default(),
             durable: AtomicU64::new(first.0 - 1),
@@ -219,12 +217,6 @@ impl Core {
 
     fn byte_offset(&self, block: u64) -> u64 {
         block * self.block_size as u64
-    }
-
-    /// Has `work` write so many bytes of what has waited, or flush them: how fast that goes bounds what waits. A checkpoint that is at work beside it makes it slower, and by
-    /// itself tells nothing.
-    fn writes<T>(&self, bytes: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.bound.during(&*self.env, bytes as u64, work)
     }
 }
 
@@ -311,16 +303,12 @@ impl Engine for BlockEngine {
         self.core.check_alive()?;
         let core = &self.core;
         let write = || {
-            let began = core.log.measures_writes(bytes.len()).then(|| core.env.monotonic_ns());
             let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
-            if let Some(began) = began {
-                core.log.wrote_home(bytes.len(), core.env.monotonic_ns() - began);
-            }
             self.cache.follow(block, offset, bytes, written.is_ok());
             Ok(written?)
         };
-        let dirty = core.in_place.write(bytes.len(), || core.writes(bytes.len(), write))?;
-        if dirty >= core.bound.dirty() {
+        let dirty = core.in_place.write(bytes.len(), write)?;
+        if dirty >= core.bound.dirty {
             core.bells.flusher.ring();
         }
         Ok(())
@@ -429,7 +417,7 @@ impl Engine for BlockEngine {
         stats.ring_blocks = self.core.log.area().ring_blocks();
         stats.used_blocks = self.core.space.used();
         self.core.measure(&mut stats);
-        (stats.dirty_bound, stats.drain_rate) = (self.core.bound.dirty(), self.core.bound.rate());
+        stats.dirty_bound = self.core.bound.dirty;
         self.core.log.count(&mut stats);
         stats
     }

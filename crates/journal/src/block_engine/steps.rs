@@ -68,12 +68,12 @@ impl Step for Flusher {
         if self.0.stage_much()? {
             return Ok(Progress::Worked);
         }
-        if self.0.in_place.bytes() < self.0.bound.dirty() {
+        if self.0.in_place.bytes() < self.0.bound.dirty {
             return Ok(Progress::Idle);
         }
         self.0.check_alive()?;
         reach::hit(Place::BackgroundFlush);
-        self.0.flush_waiting()?;
+        self.0.flush()?;
         Ok(Progress::Worked)
     }
 }

@@ -22,7 +22,6 @@ mod home_pages;
 mod images;
 mod logged;
 mod named;
-mod pace;
 mod pages;
 mod record;
 mod recover;
@@ -38,12 +37,11 @@ pub use recover::{Replayed, changed, recover};
 
 use crate::Block;
 use crate::block_engine::Config;
-use crate::bound::Bound;
 use crate::cache::{Buf, Cache, Closed, Home};
 use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
+use crate::device::{Bound, Passing};
 use crate::handle::{Base, Staged};
 use crate::in_place::InPlace;
-use crate::passing::PassingByThread;
 use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
@@ -58,7 +56,6 @@ use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
 use ondol_nvm_log::{Log, LogError, Promise};
-use pace::Pace;
 use pages::Pages;
 use record::Draft;
 use std::sync::{OnceLock, Weak};
@@ -94,7 +91,6 @@ pub(crate) struct Core {
     turns: Turns,
     /// Where the furthest of what a checkpoint has sealed is committed. Changed by who has the turn.
     tried: AtomicU64,
-    pace: Pace,
     /// Pages for file data, if the pool has any.
     pages: Option<Pages>,
     /// Or free pages of the home, of engine `remap`.
@@ -102,7 +98,7 @@ pub(crate) struct Core {
     aborted: OnceLock<String>,
     failing: Failing,
     in_place: InPlace,
-    passing: PassingByThread,
+    passing: Passing,
     bells: Bells,
     stats: Mutex<EngineStats>,
     /// Handles closed.
@@ -165,43 +161,18 @@ impl Core {
                 self.abort(e);
             }
         };
-        let began = self.env.monotonic_ns();
-        self.in_place.flush(&*self.store, failed, || self.check_alive())?;
-        self.passing.mine().flushed(self.env.monotonic_ns() - began);
-        Ok(())
-    }
-
-    /// The first operations have to know. Where nothing was written a flush tells nothing, so the first block is written as it is.
-    fn see_what_a_flush_takes(&self) {
-        if self.pages.is_none() {
-            return;
-        }
-        let mut first = vec![0; self.block_size];
-        let written = self.store.read(0, &mut first).and_then(|()| self.store.write(0, &first));
-        let began = self.env.monotonic_ns();
-        match written.and_then(|()| self.store.flush()) {
-            Ok(()) => {
-                let took = self.env.monotonic_ns() - began;
-                self.passing.all().for_each(|passing| passing.opened(took));
-            }
-            // A home that fails is found by whoever needs it.
-            Err(e) => tracing::debug!("what a flush takes is not known: {e}"),
-        }
+        self.in_place.flush(&*self.store, failed, || self.check_alive())
     }
 
     fn write_in_place(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let began = self.env.monotonic_ns();
         let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
-        if bytes.len() >= self.block_size {
-            self.passing.mine().wrote_home(bytes.len(), self.env.monotonic_ns() - began);
-        }
         self.cache.follow(block, offset, bytes, written.is_ok());
         Ok(written?)
     }
 
     /// So many bytes wait for a flush.
     fn is_dirty(&self, bytes: u64) {
-        if bytes >= self.bound.dirty() {
+        if bytes >= self.bound.dirty {
             self.bells.flusher.ring();
         }
     }
@@ -224,7 +195,7 @@ impl Core {
         self.check_alive()?;
         self.or_abort(self.log.commit_after(tid.0, |end| {
             self.waiting_since.commit(end);
-            self.passing.mine().committed();
+            self.passing.committed();
             self.flush_data()?;
             self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
         }))?;

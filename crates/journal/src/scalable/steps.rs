@@ -73,7 +73,7 @@ impl Step for Flusher {
 
     fn step(&self) -> Result<Progress> {
         let core = &self.0;
-        if core.in_place.bytes() < core.bound.dirty() {
+        if core.in_place.bytes() < core.bound.dirty {
             return Ok(Progress::Idle);
         }
         core.check_alive()?;

@@ -164,14 +164,13 @@ pub(crate) fn config() -> Config {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
         kept_bytes: Some(1 << 20),
-        drains: None,
+        device: DeviceClass::Disk,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,
         discard: false,
         zeroing: false,
         checkpoint_threads: None,
-        one_lock: false,
     }
 }
 
