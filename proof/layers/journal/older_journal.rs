@@ -1,7 +1,7 @@
 //! A journal that was made over another with the same UUID, and was not zeroed (`mke2fs -U SAME -E lazy_journal_init=1`): what the older one left
 //! in the ring is neither replayed nor taken for damage, and real damage is still told. Looking for it takes few reads.
 
-use ondol_block::{Access, BlockStore, FileStore, RamStore};
+use ondol_block::{Access, BlockStore, DeviceClass, FileStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, Timestamp};
 use ondol_format::Time;

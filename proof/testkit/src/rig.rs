@@ -12,7 +12,7 @@ use crate::exchanging::Exchanging;
 use crate::image::options;
 use crate::lending::Lending;
 use ondol::{DataMode, JournalEngine, Media, Options};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_journal::scalable::{self, Ground};

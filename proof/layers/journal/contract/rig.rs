@@ -1,7 +1,7 @@
 //! What the contract's tests stand on: a client, a medium that fails as it is told, an engine on it.
 
 pub(crate) use crate::{BLOCK, BLOCKS};
-use ondol_block::{BlockStore, RamStore};
+use ondol_block::{BlockStore, DeviceClass, RamStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
