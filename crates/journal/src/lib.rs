@@ -24,6 +24,7 @@ mod block_engine;
 mod cache;
 mod change;
 mod clock;
+mod common;
 pub mod compressed;
 mod contract;
 mod data;

@@ -65,17 +65,6 @@ impl Committed {
     }
 }
 
-/// Stops the engine when a commit panics: its transaction is lost, and a later one must not be called durable.
-struct Watch<'a>(&'a Core);
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.abort(&JournalError::Aborted("a commit has failed unexpectedly".into()));
-        }
-    }
-}
-
 impl Core {
     /// See [`crate::Engine::wait_for`].
     pub(crate) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
@@ -129,7 +118,7 @@ impl Core {
     pub(super) fn commit(&self, committed: &mut Committed, why: Why) -> Result<()> {
         let Some(switched) = self.switch() else { return Ok(()) };
         why.count(&mut self.stats.lock());
-        let _watch = Watch(self);
+        let _watch = self.watch();
         let result = self.log_transaction(committed, switched);
         self.or_abort(result)
     }

@@ -29,9 +29,9 @@ pub use space::HANDLE_SHARE;
 
 use crate::Block;
 use crate::cache::{Cache, Home};
+use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::device::Bound;
-use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use commit::{Committed, of_data_too};
@@ -45,8 +45,7 @@ use pending::Pending;
 use running::Running;
 use space::Space;
 use stage::Runs;
-use std::sync::OnceLock;
-use steps::Bells;
+use std::ops::Deref;
 use turn::Turns;
 
 /// How a block engine is set up.
@@ -86,11 +85,7 @@ pub const IN_PLACE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
+    common: Common,
     log: Box<dyn LogFormat>,
     running: Running,
     space: Space,
@@ -108,11 +103,6 @@ pub(crate) struct Core {
     /// Held shared by whoever lends a hand with new data.
     staging: RwLock<()>,
     checkpoint_lock: Mutex<()>,
-    /// Looked at by every operation: a lock would be a line of memory that all of them write.
-    aborted: OnceLock<String>,
-    in_place: InPlace,
-    bells: Bells,
-    stats: Mutex<EngineStats>,
     handles: AtomicU64,
     /// New data that passed, and all writes of new data.
     passed_bytes: AtomicU64,
@@ -140,17 +130,12 @@ impl BlockEngine {
         log: Box<dyn LogFormat>,
         first: Tid,
     ) -> Self {
-        let space = Space::new(log.as_ref());
-        // A cache has so many blocks at least.
-        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let common = Common::new(store, block_size, client.clone(), env, config);
+        let (config, space) = (common.config, Space::new(log.as_ref(), common.waiters.clone()));
         let core = Arc::new(Core {
-            store,
-            block_size,
-            client: client.clone(),
-            env,
+            common,
             journaled_data: AtomicBool::new(config.journaled_data),
             cached_data: AtomicBool::new(config.journaled_data),
-            config,
             log,
             running: Running::new(first),
             space,
@@ -164,10 +149,6 @@ impl BlockEngine {
             committing: Runs::default(),
             staging: RwLock::new(()),
             checkpoint_lock: Mutex::default(),
-            aborted: OnceLock::new(),
-            in_place: InPlace::default(),
-            bells: Bells::default(),
-            stats: Mutex::default(),
             handles: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
             data_runs: AtomicU64::new(0),
@@ -178,45 +159,11 @@ impl BlockEngine {
     }
 }
 
-impl Core {
-    fn check_alive(&self) -> Result<()> {
-        match self.aborted.get() {
-            Some(why) => Err(JournalError::Aborted(why.clone())),
-            None => Ok(()),
-        }
-    }
+impl Deref for Core {
+    type Target = Common;
 
-    /// Stops the engine for good: the medium's state is unknown, so nothing may be called durable any more.
-    fn abort(&self, error: &JournalError) {
-        self.aborted.get_or_init(|| error.to_string());
-        tracing::error!("journal stopped: {error}");
-        self.space.wake_all();
-    }
-
-    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.abort(e))
-    }
-
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        let len = u64::from(extent.len) * self.block_size as u64;
-        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
-    }
-
-    /// Tells the volume that freed blocks may be allocated again, which no write can reach any more.
-    fn release(&self, freed: &[Extent]) {
-        if freed.is_empty() {
-            return;
-        }
-        if self.config.discard {
-            reach::hit(Place::Discarded);
-            let failed = freed.iter().find_map(|extent| self.discard(*extent).err());
-            failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
-        }
-        self.client.release(freed);
-    }
-
-    fn byte_offset(&self, block: u64) -> u64 {
-        block * self.block_size as u64
+    fn deref(&self) -> &Common {
+        &self.common
     }
 }
 

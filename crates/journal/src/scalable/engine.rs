@@ -3,15 +3,15 @@
 use super::freed::Freed;
 use super::home_pages::HomePages;
 use super::pages::Pages;
-use super::steps::{self, Bells};
+use super::steps;
 use super::turn::Turns;
 use super::waiting_since::WaitingSince;
 use super::{AtHome, Core, Dirty, Failing, record};
 use crate::block_engine::{Config, IN_PLACE};
 use crate::cache::Cache;
+use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::device::{Bound, Passing};
-use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Kind, Result, WriteSet};
 use ondol_block::BlockStore;
@@ -22,7 +22,6 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Step};
 use ondol_nvm_log::Log;
-use std::sync::OnceLock;
 
 /// A journal engine whose log is in NVM.
 pub struct ScalableEngine {
@@ -58,7 +57,8 @@ impl ScalableEngine {
 
     fn with(ground: Ground, config: Config, over_table: bool) -> Self {
         let Ground { store, block_size, blocks, log, client, env } = ground;
-        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let common = Common::new(store.clone(), block_size, client.clone(), env, config);
+        let config = common.config;
         let area = log.pages().cloned();
         let (home_pages, pages) = match over_table {
             true => (area.map(|area| Arc::new(HomePages::new(store.clone(), area))), None),
@@ -69,14 +69,10 @@ impl ScalableEngine {
         let home = Arc::new(AtHome { store: store.clone(), block_size, pages: in_pages });
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
-            cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client.clone())),
-            store,
-            block_size,
+            cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client)),
+            common,
             blocks,
             log,
-            client,
-            env,
-            config,
             bound: Bound::new(config.device, config.dirty_bytes, config.kept_bytes),
             dirty,
             freed: Freed::default(),
@@ -85,12 +81,8 @@ impl ScalableEngine {
             tried: AtomicU64::new(0),
             pages,
             home_pages,
-            aborted: OnceLock::new(),
             failing: Failing::default(),
-            in_place: InPlace::default(),
             passing: Passing::new(config.device),
-            bells: Bells::default(),
-            stats: Mutex::default(),
             handles: Striped::default(),
             brought: Striped::default(),
             passed: Striped::default(),

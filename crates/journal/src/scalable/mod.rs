@@ -36,12 +36,11 @@ pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
 use crate::Block;
-use crate::block_engine::Config;
 use crate::cache::{Buf, Cache, Closed, Home};
-use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
+use crate::common::Common;
+use crate::contract::{Extent, Kind, Tid};
 use crate::device::{Bound, Passing};
 use crate::handle::{Base, Staged};
-use crate::in_place::InPlace;
 use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
@@ -49,7 +48,6 @@ use freed::Freed;
 use home_pages::HomePages;
 use named::Named;
 use ondol_block::{BlockStore, Pinned};
-use ondol_env::Env;
 use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
@@ -58,8 +56,8 @@ use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
 use ondol_nvm_log::{Log, LogError, Promise};
 use pages::Pages;
 use record::Draft;
-use std::sync::{OnceLock, Weak};
-use steps::Bells;
+use std::ops::Deref;
+use std::sync::Weak;
 use turn::Turns;
 use waiting_since::WaitingSince;
 
@@ -75,15 +73,11 @@ const LARGE: usize = 64 << 10;
 pub(crate) struct Core {
     /// Itself, for threads that help it.
     this: Weak<Self>,
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
+    common: Common,
     /// Blocks of the volume.
     blocks: u64,
     log: Log,
     cache: Arc<Cache>,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
     bound: Bound,
     dirty: Arc<Dirty>,
     freed: Freed,
@@ -95,12 +89,8 @@ pub(crate) struct Core {
     pages: Option<Pages>,
     /// Or free pages of the home, of engine `remap`.
     home_pages: Option<Arc<HomePages>>,
-    aborted: OnceLock<String>,
     failing: Failing,
-    in_place: InPlace,
     passing: Passing,
-    bells: Bells,
-    stats: Mutex<EngineStats>,
     /// Handles closed.
     handles: Striped,
     /// Blocks of new data that operations wrote home.
@@ -116,28 +106,15 @@ pub(crate) struct Core {
     waiting_since: WaitingSince,
 }
 
+impl Deref for Core {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
 impl Core {
-    fn check_alive(&self) -> Result<()> {
-        match self.aborted.get() {
-            Some(why) => Err(JournalError::Aborted(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Stops the engine for good: nothing may be called durable any more.
-    fn abort(&self, error: &JournalError) {
-        self.aborted.get_or_init(|| error.to_string());
-        tracing::error!("journal stopped: {error}");
-    }
-
-    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.abort(e))
-    }
-
-    fn byte_offset(&self, block: u64) -> u64 {
-        block * self.block_size as u64
-    }
-
     /// What has been written in place is durable when this returns.
     fn flush_data(&self) -> Result<()> {
         self.flush_first(self.in_place.written())
@@ -180,7 +157,7 @@ impl Core {
     /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or nobody has seen it yet.
     fn uncommitted_ns(&self) -> Option<u64> {
         let since = self.waiting_since.oldest(self.log.durable()).filter(|_| self.log.uncommitted() > 0)?;
-        Some(self.env.monotonic_ns().saturating_sub(since))
+        Some(self.since(since))
     }
 
     fn tid(&self) -> Tid {
@@ -207,19 +184,7 @@ impl Core {
 
     /// Tells the volume which freed blocks may be allocated again.
     fn release_freed(&self) {
-        self.freed.release(self.log.durable(), |extents| {
-            if self.config.discard {
-                reach::hit(Place::Discarded);
-                let failed = extents.iter().find_map(|extent| self.discard(*extent).err());
-                failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
-            }
-            self.client.release(extents);
-        });
-    }
-
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        let len = u64::from(extent.len) * self.block_size as u64;
-        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
+        self.freed.release(self.log.durable(), |extents| self.release(extents));
     }
 
     /// Room for a record. Where there is none the caller makes it.
