@@ -96,7 +96,9 @@ mod tests {
     #[test]
     fn names_read_back_and_slower_classes_cost_more() {
         for pair in DeviceClass::ALL.windows(2) {
-            assert!(pair[0] < pair[1] && pair[0].flush_ns() < pair[1].flush_ns() && pair[0].byte_ps() < pair[1].byte_ps());
+            assert!(
+                pair[0] < pair[1] && pair[0].flush_ns() < pair[1].flush_ns() && pair[0].byte_ps() < pair[1].byte_ps()
+            );
         }
         assert!(DeviceClass::ALL.iter().all(|class| class.to_string().parse() == Ok(*class)));
         assert!("tape".parse::<DeviceClass>().unwrap_err().to_string().contains("memory, ssd or disk"));

@@ -140,8 +140,7 @@ impl Core {
     /// What waits now.
     fn measure(&self, stats: &mut EngineStats) {
         stats.uncommitted_bytes = self.not_durable();
-        stats.uncommitted_ns =
-            self.running.oldest().map_or(0, |started| self.since(started));
+        stats.uncommitted_ns = self.running.oldest().map_or(0, |started| self.since(started));
         stats.unflushed_bytes = self.in_place.not_durable();
     }
 }

@@ -218,8 +218,7 @@ impl super::Core {
     /// What waits now: for a commit, for a flush, for its way home.
     pub(super) fn measure(&self, stats: &mut EngineStats) {
         stats.uncommitted_bytes = self.uncommitted();
-        stats.uncommitted_ns =
-            self.running.oldest().map_or(0, |started| self.since(started));
+        stats.uncommitted_ns = self.running.oldest().map_or(0, |started| self.since(started));
         stats.unflushed_bytes = self.in_place.not_durable();
         stats.waiting_bytes = self.waiting_bytes.load(Relaxed);
     }

@@ -101,9 +101,7 @@ impl Options {
             ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix or file")),
             ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
             ("dirty", Some(v)) => self.dirty_bytes = Some(size("dirty", v)?.max(64 << 10)),
-            ("device", Some(v)) => {
-                self.device = Some(v.parse().map_err(|_| bad("device", v, "memory, ssd or disk"))?)
-            }
+            ("device", Some(v)) => self.device = Some(v.parse().map_err(|_| bad("device", v, "memory, ssd or disk"))?),
             ("buffer", Some(v)) => self.buffer = Some(size("buffer", v)?),
             ("checkpoint_threads", Some(v)) => self.checkpoint_threads = Some(threads(v)?),
             ("take_over", None) => self.take_over = true,

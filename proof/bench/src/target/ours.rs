@@ -54,7 +54,8 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
         None => Volume::open_with(&path, &options),
     };
     let volume = Arc::new(volume.map_err(|e| failed(path.display(), &e))?);
-    let fs = LibFs::new(Arc::clone(&volume), &unique_name(), made.is_none(), image.one_lock).context(|| path.display().to_string())?;
+    let fs = LibFs::new(Arc::clone(&volume), &unique_name(), made.is_none(), image.one_lock)
+        .context(|| path.display().to_string())?;
     let probe = Probe::Volume(Arc::clone(&volume));
     Ok(Session {
         fs: Box::new(fs),
