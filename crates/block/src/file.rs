@@ -1,6 +1,6 @@
 //! An image file or a block device, read and written through the kernel's page cache.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
+use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, DeviceClass, Result, check_range, passed};
 use ondol_env::waits;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -31,6 +31,7 @@ pub struct FileStore {
     size: AtomicU64,
     access: Access,
     on_memory: bool,
+    device: DeviceClass,
     /// Reads of what the kernel has in memory have been refused: not every file system knows them.
     refuses_at_once: AtomicBool,
     /// The lock is shared with whoever passed the descriptor.
@@ -195,6 +196,7 @@ impl FileStore {
         let _ = lock(&file, access);
         let size = size_of(&file).map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         let on_memory = rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
+        let device = if on_memory { DeviceClass::Memory } else { DeviceClass::of(&file) };
         Ok(Self {
             name,
             file,
@@ -202,6 +204,7 @@ impl FileStore {
             size: AtomicU64::new(size),
             access,
             on_memory,
+            device,
             refuses_at_once: AtomicBool::new(false),
             passed: false,
             claims: Vec::new(),
@@ -393,6 +396,7 @@ impl BlockStore for FileStore {
             swap: None,
             batch: None,
             read_only: self.access == Access::Read,
+            device: self.device,
         }
     }
 

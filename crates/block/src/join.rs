@@ -53,6 +53,7 @@ impl BlockStore for JoinedStore {
             swap: None,
             batch: None,
             read_only: a.read_only || b.read_only,
+            device: a.device.max(b.device),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A layer as a block store: the medium after the power is back.
 
 use crate::batches::Batches;
-use crate::{BlockStats, BlockStore, Caps, Result, check_range};
+use crate::{BlockStats, BlockStore, Caps, DeviceClass, Result, check_range};
 use ondol_env::sync::RwLock;
 use ondol_power::Layer;
 use std::io::IoSlice;
@@ -53,6 +53,7 @@ impl BlockStore for LayerStore {
             swap: None,
             batch: self.batches.most,
             read_only: false,
+            device: DeviceClass::Memory,
         }
     }
 

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod batches;
+mod device;
 mod error;
 mod file;
 mod join;
@@ -24,6 +25,7 @@ mod ram;
 mod stats;
 mod store;
 
+pub use device::{DeviceClass, UnknownDevice};
 pub use error::{BlockError, Result, check_range};
 pub use file::{Access, FileStore, open_file, reopen};
 pub use join::JoinedStore;

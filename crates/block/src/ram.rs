@@ -1,7 +1,7 @@
 //! A store in plain memory, for tests and for volumes that live as long as the process.
 
 use crate::batches::Batches;
-use crate::{BlockStats, BlockStore, Caps, Counters, Result, check_range};
+use crate::{BlockStats, BlockStore, Caps, Counters, DeviceClass, Result, check_range};
 use ondol_env::sync::RwLock;
 use std::io::IoSlice;
 
@@ -60,6 +60,7 @@ impl BlockStore for RamStore {
             swap: None,
             batch: self.batches.most,
             read_only: false,
+            device: DeviceClass::Memory,
         }
     }
 

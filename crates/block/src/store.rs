@@ -1,6 +1,6 @@
 //! The trait.
 
-use crate::{BlockError, BlockStats, PageLender, Pin, Result};
+use crate::{BlockError, BlockStats, DeviceClass, PageLender, Pin, Result};
 use std::io::IoSlice;
 
 /// What a store can do beyond reading and writing; the facade refuses an engine that its home cannot carry.
@@ -18,6 +18,8 @@ pub struct Caps {
     pub batch: Option<u64>,
     /// Writing is refused.
     pub read_only: bool,
+    /// What it lies on.
+    pub device: DeviceClass,
 }
 
 /// What one [`BlockStore::exchange`] takes.

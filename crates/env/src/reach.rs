@@ -136,7 +136,6 @@ places! {
     StagedRun "staged-run" Compressed "A transaction names new data that is at home.",
     KeptWritten "kept-written" Classic "A commit writes new data home before its commit block.",
     KeptOverwritten "kept-overwritten" Classic "Data that a commit under way has is overwritten, and waits for the next.",
-    BoundMoved "bound-moved" Keeping "The bound of what waits for the medium moves.",
     EarlyStaged "early-staged" Keeping "New data is written home before its commit begins.",
     StagedByHand "staged-by-hand" Compressed "An operation writes new data home for a commit that is under way.",
     StagedChanged "staged-changed" Compressed "New data that was written home is changed before its commit.",

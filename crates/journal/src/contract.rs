@@ -193,10 +193,8 @@ pub struct EngineStats {
     pub log_lines: u64,
     /// Records that commits of an NVM log did not wait for.
     pub log_voided: u64,
-    /// Now: bytes that may wait before they are written: what the disk drains in a stated time, within limits.
+    /// Now: bytes that may wait before they are written: what the device writes in a stated time, within limits.
     pub dirty_bound: u64,
-    /// Now: bytes that the disk drains in a second, as far as is known; 0 while it is not. Less than the least bound in a second is not told apart from it.
-    pub drain_rate: u64,
     /// Now: bytes of blocks, or of log records, that no commit has made durable.
     pub uncommitted_bytes: u64,
     /// Now: how long the oldest of that has waited, in nanoseconds, as far as anybody has looked.

@@ -150,7 +150,7 @@ fn open_whole(
     }
     let data = options.data.unwrap_or_default();
     let journal = options.journal.unwrap_or_default();
-    let config = engine_config(options, data);
+    let config = engine_config(options, &*store, data);
     let client = shared.clone();
     let mut attached = None;
     let engine: Arc<dyn Engine> = match journal {
@@ -357,20 +357,19 @@ fn recovered_image(media: &Media, image: &Image, recovered: Recovered) -> Result
     Ok(recovered)
 }
 
-pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
+pub(crate) fn engine_config(options: &Options, store: &dyn BlockStore, data: DataMode) -> Config {
     let shares = Shares::of(options.cache_bytes);
     Config {
         commit_interval: options.commit_seconds(),
         dirty_bytes: options.dirty().min(shares.most_dirty),
         kept_bytes: options.kept_bytes.map(|bytes| bytes.min(shares.most_dirty)),
-        drains: options.drains,
+        device: options.device_of(store),
         cache_bytes: shares.live as usize,
         pending_bytes: shares.pending,
         journaled_data: data == DataMode::Journal,
         discard: options.discard.unwrap_or(false),
         zeroing: options.zeroing.unwrap_or(false),
         checkpoint_threads: options.checkpoint_threads,
-        one_lock: options.one_lock,
     }
 }
 

@@ -39,7 +39,7 @@ fn perform(ahead: Arc<OverlayStore>, map: &LogMap, volume: jbd2::Volume, commits
     let shared = Image::open(store.clone())?.shared()?;
     let env: Arc<dyn Env> = Arc::new(System);
     let options = Options::default();
-    let config = compose::engine_config(&options, DataMode::Ordered);
+    let config = compose::engine_config(&options, &*store, DataMode::Ordered);
     let engine = Arc::new(jbd2::open(store, map.clone(), shared.clone(), env.clone(), config)?);
     let inodes = Inodes::new(shared, engine.clone(), env, compose::volume_options(&options, DataMode::Ordered, false));
     inodes.replay_fast_commits(commits)?;

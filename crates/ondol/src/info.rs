@@ -91,6 +91,8 @@ pub struct MountInfo {
     pub fsync: &'static str,
     /// The options that hold as long as it is mounted, as `mount -o` takes them.
     pub options: String,
+    /// The class of the device below the image, by which engines decide what to delay, to compress and to write through.
+    pub device: &'static str,
     /// Changes are refused.
     pub read_only: bool,
     /// Why, if that is because of an error.
@@ -169,7 +171,6 @@ pub struct Counters {
     pub foreground_checkpoints: u64,
     pub stall_ns: u64,
     pub dirty_bound: u64,
-    pub drain_rate: u64,
     pub uncommitted_bytes: u64,
     pub uncommitted_ns: u64,
     pub unflushed_bytes: u64,
@@ -326,6 +327,7 @@ impl Volume {
             data: composed.inodes.data_mode().name(),
             fsync: composed.inodes.fsync_mode().name(),
             options: composed.options.fixed(),
+            device: composed.options.device_of(&*composed.store).name(),
             read_only: composed.inodes.is_read_only(),
             stopped: composed.inodes.stopped(),
             not_home: composed.engine.home_failure(),
@@ -447,7 +449,6 @@ fn of_engine(engine: &EngineStats) -> Counters {
         foreground_checkpoints: engine.foreground_checkpoints,
         stall_ns: engine.stall_ns,
         dirty_bound: engine.dirty_bound,
-        drain_rate: engine.drain_rate,
         uncommitted_bytes: engine.uncommitted_bytes,
         uncommitted_ns: engine.uncommitted_ns,
         unflushed_bytes: engine.unflushed_bytes,

@@ -115,7 +115,7 @@ pub use media::Media;
 pub use metadata::{FileTimes, Metadata};
 pub use nvm::{Discarded, Lost, discard as discard_nvm};
 pub use nvm_meter::{NvmCounts, NvmMeter};
-pub use ondol_block::{Access, open_file, passed, reopen};
+pub use ondol_block::{Access, DeviceClass, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::mkfs::Usage;
 pub use ondol_format::{is_printable, printable};

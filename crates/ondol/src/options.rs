@@ -1,9 +1,9 @@
 //! Mount options: ext4's words with ext4's meaning, and few of our own.
 
 use crate::bucket::Durable;
+use ondol_block::DeviceClass;
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
-use ondol_journal::Drains;
 use ondol_medium::NvmModel;
 use ondol_volume::{Atime, DataMode, Fsync, OnError};
 use std::path::PathBuf;
@@ -30,15 +30,14 @@ pub struct Options {
     /// Threads that write home; `None`: as many as seem good.
     pub(crate) checkpoint_threads: Option<usize>,
     pub(crate) buffer: Option<u64>,
-    /// For comparison alone.
-    pub(crate) one_lock: bool,
     pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
     /// `None`: [`Options::dirty`].
     pub(crate) dirty_bytes: Option<u64>,
     /// For tests.
     pub(crate) kept_bytes: Option<u64>,
-    pub(crate) drains: Option<Drains>,
+    /// `None`: as it is found.
+    pub(crate) device: Option<DeviceClass>,
     pub(crate) cache_bytes: u64,
     /// What `cache_bytes` gives unless it is set.
     pub(crate) cached_inodes: Option<usize>,
@@ -91,12 +90,11 @@ impl Default for Options {
             zeroing: None,
             checkpoint_threads: None,
             buffer: None,
-            one_lock: false,
             on_error: None,
             commit_seconds: None,
             dirty_bytes: None,
             kept_bytes: None,
-            drains: None,
+            device: None,
             cache_bytes: 128 << 20,
             cached_inodes: None,
             atime: None,
@@ -276,6 +274,9 @@ impl Options {
         if let Some(threads) = self.checkpoint_threads {
             text += &format!(",checkpoint_threads={threads}");
         }
+        if let Some(device) = self.device {
+            text += &format!(",device={device}");
+        }
         if let Some(bytes) = self.buffer {
             text += &format!(",buffer={bytes}");
         }
@@ -363,14 +364,6 @@ impl Options {
     pub fn with_buffer(mut self, bytes: u64) -> Self {
         self.buffer = Some(bytes);
         self
-    }
-
-    /// One lock for all operations and commits of engine `scalable`, and one thread that writes home: the "fine-grained" journal that papers/5 compares itself with.
-    /// For measurements; slower, and as safe.
-    #[must_use]
-    pub fn with_one_lock(mut self) -> Self {
-        self.one_lock = true;
-        self.with_checkpoint_threads(1)
     }
 
     /// The journal engine that was chosen; `None` for the image's own.

@@ -4,7 +4,7 @@ use crate::error::TableError;
 use crate::table::PageTable;
 use crate::transaction::Transaction;
 use crate::write::Source;
-use ondol_block::{BlockError, BlockStats, BlockStore, Caps, PageLender, Pin, Result, Swaps, check_range};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, DeviceClass, PageLender, Pin, Result, Swaps, check_range};
 use ondol_medium::{Domain, PAGE};
 use std::io::IoSlice;
 
@@ -42,6 +42,7 @@ impl BlockStore for PageTable {
             }),
             batch: None,
             read_only: self.nvm.is_read_only(),
+            device: DeviceClass::Memory,
         }
     }
 

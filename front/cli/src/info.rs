@@ -73,7 +73,7 @@ pub(crate) fn mounted(target: &Path) -> Option<PathBuf> {
 }
 
 /// Fields in the order in which they are shown; all others come behind them by name. Those that have parts come last.
-const ORDER: [&str; 41] = [
+const ORDER: [&str; 42] = [
     "target",
     "mount_point",
     "pid",
@@ -88,6 +88,7 @@ const ORDER: [&str; 41] = [
     "dirty",
     "stopped",
     "not_home",
+    "device",
     "medium",
     "domain",
     "survives",

@@ -81,8 +81,6 @@ pub(crate) struct Engine {
     pub(crate) commits_promises: u64,
     /// Bytes that may wait, in the end.
     pub(crate) dirty_bound: u64,
-    /// Bytes that the medium drains in a second, in the end.
-    pub(crate) drain_rate: u64,
     /// Nanoseconds that operations waited for journal space.
     pub(crate) stall_ns: u64,
     /// Nanoseconds that commits spent on compressing.
@@ -116,7 +114,6 @@ impl Engine {
             commits_kept: get("commits_kept"),
             commits_promises: get("commits_promises"),
             dirty_bound: get("dirty_bound"),
-            drain_rate: get("drain_rate"),
             stall_ns: get("stall_ns"),
             compress_ns: get("compress_ns"),
             compress_bytes_in: get("compress_bytes_in"),
@@ -126,7 +123,7 @@ impl Engine {
 
     /// With what `now` has that is no total.
     fn with_now(self, now: Self) -> Self {
-        Self { dirty_bound: now.dirty_bound, drain_rate: now.drain_rate, ..self }
+        Self { dirty_bound: now.dirty_bound, ..self }
     }
 
     fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
@@ -150,7 +147,6 @@ impl Engine {
             commits_promises: how(self.commits_promises, other.commits_promises),
             // These are what they are now, and no totals.
             dirty_bound: self.dirty_bound.max(other.dirty_bound),
-            drain_rate: self.drain_rate.max(other.drain_rate),
             stall_ns: how(self.stall_ns, other.stall_ns),
             compress_ns: how(self.compress_ns, other.compress_ns),
             compress_bytes_in: how(self.compress_bytes_in, other.compress_bytes_in),

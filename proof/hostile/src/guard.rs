@@ -1,6 +1,6 @@
 //! The store that hostile images lie on: it fails the run when something is done that no image may bring about.
 
-use ondol_block::{BlockStats, BlockStore, Caps, Result};
+use ondol_block::{BlockStats, BlockStore, Caps, DeviceClass, Result};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_power::Layer;
@@ -95,7 +95,15 @@ impl BlockStore for Guard {
 
     fn caps(&self) -> Caps {
         let read_only = !self.writable.load(Relaxed);
-        Caps { atomic_unit: 512, durable_flush: true, byte_addressable: false, swap: None, batch: None, read_only }
+        Caps {
+            atomic_unit: 512,
+            durable_flush: true,
+            byte_addressable: false,
+            swap: None,
+            batch: None,
+            read_only,
+            device: DeviceClass::default(),
+        }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {

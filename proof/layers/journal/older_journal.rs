@@ -1,7 +1,7 @@
 //! A journal that was made over another with the same UUID, and was not zeroed (`mke2fs -U SAME -E lazy_journal_init=1`): what the older one left
 //! in the ring is neither replayed nor taken for damage, and real damage is still told. Looking for it takes few reads.
 
-use ondol_block::{Access, BlockStore, FileStore, RamStore};
+use ondol_block::{Access, BlockStore, DeviceClass, FileStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, Timestamp};
 use ondol_format::Time;
@@ -184,14 +184,13 @@ fn a_new_journal_does_not_replay_an_older_one() {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
         kept_bytes: Some(1 << 20),
-        drains: None,
+        device: DeviceClass::Disk,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,
         discard: false,
         zeroing: false,
         checkpoint_threads: None,
-        one_lock: false,
     };
     let env = Arc::new(Fixed::new(Timestamp { sec: NOW, nsec: 0 }, 1));
     let engine = jbd2::open(store.clone(), map.clone(), Arc::new(Plain), env, config).unwrap();

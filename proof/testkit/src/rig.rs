@@ -12,7 +12,7 @@ use crate::exchanging::Exchanging;
 use crate::image::options;
 use crate::lending::Lending;
 use ondol::{DataMode, JournalEngine, Media, Options};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_journal::scalable::{self, Ground};
@@ -199,14 +199,13 @@ impl Setup {
             commit_interval: 5,
             dirty_bytes,
             kept_bytes: Some(dirty_bytes / 4),
-            drains: None,
+            device: DeviceClass::Disk,
             cache_bytes: self.cache_bytes,
             pending_bytes: 8 << 20,
             journaled_data: self.journals_data(),
             discard: false,
             zeroing: false,
             checkpoint_threads: None,
-            one_lock: false,
         }
     }
 }

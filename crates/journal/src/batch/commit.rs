@@ -42,17 +42,6 @@ fn apart(images: &[(u64, Block)], freed: &[Extent]) -> Vec<Extent> {
     discards
 }
 
-/// Stops the engine when a commit panics: its transaction is lost, and a later one must not be called durable.
-struct Watch<'a>(&'a Core);
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.abort(&JournalError::Aborted("a commit has failed unexpectedly".into()));
-        }
-    }
-}
-
 impl Core {
     /// See [`crate::Engine::wait_for`].
     pub(super) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
@@ -79,14 +68,14 @@ impl Core {
         let _committing = self.commit_lock.lock();
         self.check_alive()?;
         self.commit()?;
-        self.bells.settler.ring();
+        self.bells.flusher.ring();
         Ok(())
     }
 
     /// With the commit lock.
     fn commit(&self) -> Result<()> {
         let Some(switched) = self.running.switch() else { return Ok(()) };
-        let _watch = Watch(self);
+        let _watch = self.watch();
         let result = self.submit(switched);
         self.or_abort(result)
     }
@@ -227,7 +216,7 @@ impl Core {
                 self.stats.lock().foreground_commits += 1;
                 self.commit_running()?;
             } else {
-                self.room.wait_for_change();
+                self.waiters.wait_for_change();
             }
         }
     }

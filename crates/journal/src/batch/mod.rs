@@ -27,8 +27,8 @@ use crate::block_engine::Config;
 use crate::block_engine::running::Running;
 use crate::block_engine::turn::Turns;
 use crate::cache::{Cache, Home};
+use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
-use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{Block, JournalError, Result, WriteSet};
 use commit::Submitted;
@@ -39,8 +39,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Step};
 use room::Room;
 use std::collections::VecDeque;
-use std::sync::OnceLock;
-use steps::Bells;
+use std::ops::Deref;
 
 /// Blocks for which a batch must have room.
 pub const LEAST_BLOCKS: u64 = 256;
@@ -71,11 +70,7 @@ pub fn open(
 
 /// The shared state of one engine.
 struct Core {
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
+    common: Common,
     running: Running,
     room: Room,
     /// Whose turn it is to settle.
@@ -89,10 +84,6 @@ struct Core {
     durable: AtomicU64,
     /// Bytes of transactions that are closed to handles and not durable.
     unsettled: AtomicU64,
-    aborted: OnceLock<String>,
-    in_place: InPlace,
-    bells: Bells,
-    stats: Mutex<EngineStats>,
     handles: AtomicU64,
 }
 
@@ -111,26 +102,19 @@ impl BatchEngine {
         env: Arc<dyn Env>,
         config: Config,
     ) -> Self {
-        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let common = Common::new(store, block_size, client.clone(), env, config);
+        let (config, waiters) = (common.config, common.waiters.clone());
         let first = Tid(1);
         let core = Arc::new(Core {
-            store,
-            block_size,
-            client: client.clone(),
-            env,
-            config,
+            common,
             running: Running::new(first),
-            room: Room::new(most / block_size as u64),
+            room: Room::new(most / block_size as u64, waiters),
             turns: Turns::default(),
             commit_lock: Mutex::default(),
             submitted: Mutex::default(),
             newest: AtomicU64::new(first.0 - 1),
             durable: AtomicU64::new(first.0 - 1),
             unsettled: AtomicU64::new(0),
-            aborted: OnceLock::new(),
-            in_place: InPlace::default(),
-            bells: Bells::default(),
-            stats: Mutex::default(),
             handles: AtomicU64::new(0),
         });
         let home: Arc<dyn Home> = core.clone();
@@ -139,44 +123,24 @@ impl BatchEngine {
     }
 }
 
+impl Deref for Core {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
 impl Core {
-    fn check_alive(&self) -> Result<()> {
-        match self.aborted.get() {
-            Some(why) => Err(JournalError::Aborted(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Stops the engine for good: what the home has is unknown, so nothing may be called durable any more.
-    fn abort(&self, error: &JournalError) {
-        self.aborted.get_or_init(|| error.to_string());
-        tracing::error!("journal stopped: {error}");
-        self.room.wake_all();
-    }
-
-    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.abort(e))
-    }
-
-    fn byte_offset(&self, block: u64) -> u64 {
-        block * self.block_size as u64
-    }
-
     /// An extent in bytes: where, and how many.
     fn bytes_of(&self, extent: Extent) -> (u64, u64) {
         (self.byte_offset(extent.start), u64::from(extent.len) * self.block_size as u64)
     }
 
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        let (offset, len) = self.bytes_of(extent);
-        Ok(self.store.discard(offset, len)?)
-    }
-
     /// What waits now.
     fn measure(&self, stats: &mut EngineStats) {
         stats.uncommitted_bytes = self.not_durable();
-        stats.uncommitted_ns =
-            self.running.oldest().map_or(0, |started| self.env.monotonic_ns().saturating_sub(started));
+        stats.uncommitted_ns = self.running.oldest().map_or(0, |started| self.since(started));
         stats.unflushed_bytes = self.in_place.not_durable();
     }
 }
@@ -255,7 +219,7 @@ impl Engine for BatchEngine {
             Ok(written?)
         })?;
         if dirty >= core.config.dirty_bytes {
-            core.bells.settler.ring();
+            core.bells.flusher.ring();
         }
         Ok(())
     }

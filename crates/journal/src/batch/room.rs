@@ -1,22 +1,21 @@
 //! Room in the running transaction's batch, promised before an operation changes anything.
 
+use crate::common::Waiters;
+use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use ondol_env::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 /// What is promised to open handles and held by the running transaction never exceeds what one batch takes.
 #[derive(Debug)]
 pub(super) struct Room {
     most: u64,
     outstanding: AtomicU64,
-    lock: Mutex<()>,
-    changed: Condvar,
+    waiters: Arc<Waiters>,
 }
 
 impl Room {
     /// Of batches of at most `most` blocks.
-    pub(super) fn new(most: u64) -> Self {
-        Self { most, outstanding: AtomicU64::new(0), lock: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(most: u64, waiters: Arc<Waiters>) -> Self {
+        Self { most, outstanding: AtomicU64::new(0), waiters }
     }
 
     /// The most that one handle can be promised.
@@ -57,19 +56,8 @@ impl Room {
     fn less(&self, blocks: u64) {
         if blocks > 0 {
             self.outstanding.fetch_sub(blocks, SeqCst);
-            self.wake_all();
+            self.waiters.wake_if_waited();
         }
-    }
-
-    /// Waits until something changes; the timeout only bounds how late an abort is seen.
-    pub(super) fn wait_for_change(&self) {
-        let mut guard = self.lock.lock();
-        self.changed.wait_for(&mut guard, Duration::from_millis(10));
-    }
-
-    pub(super) fn wake_all(&self) {
-        let _guard = self.lock.lock();
-        self.changed.notify_all();
     }
 }
 
@@ -79,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_promised_once() {
-        let room = Room::new(10);
+        let room = Room::new(10, Arc::default());
         assert_eq!(room.max_handle(), 10);
         assert!(room.try_promise(5) && room.try_promise(5) && !room.try_promise(1));
         room.joined(5, 3);

@@ -51,33 +51,17 @@ pub(crate) struct Committed {
     last: Tid,
     /// Ring position behind it.
     head: u64,
-    /// Commits in a row that nobody waited for.
-    unawaited: u32,
 }
-
-/// So many of them, and no program has waited for long.
-const QUIET: u32 = 8;
 
 impl Committed {
     /// The state of an empty log whose next transaction is `first`.
     pub(crate) fn before(first: Tid) -> Self {
-        Self { last: Tid(first.0 - 1), head: 0, unawaited: QUIET }
+        Self { last: Tid(first.0 - 1), head: 0 }
     }
 
     /// The transaction after the newest durable one.
     pub(crate) fn next_tid(&self) -> Tid {
         self.last.next()
-    }
-}
-
-/// Stops the engine when a commit panics: its transaction is lost, and a later one must not be called durable.
-struct Watch<'a>(&'a Core);
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.abort(&JournalError::Aborted("a commit has failed unexpectedly".into()));
-        }
     }
 }
 
@@ -97,8 +81,7 @@ impl Core {
             }
             if !data_flushed() {
                 reach::hit(Place::DataFlush);
-                committed.unawaited = 0;
-                self.flush_waiting()?;
+                self.flush()?;
             }
         }
         drop(turn);
@@ -119,7 +102,7 @@ impl Core {
     /// Whether the running transaction has more than it should, or even `times` as much: `unwritten` blocks, or new data at home of which it knows.
     pub(super) fn holds_too_much(&self, unwritten: u64, times: u64) -> Option<Why> {
         let Config { dirty_bytes, pending_bytes, .. } = self.config;
-        let most = self.bound.dirty();
+        let most = self.bound.dirty;
         let known = self.running.early.blocks() * early::BYTES;
         let kept = || (known >= times * pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);
         if unwritten * self.block_size as u64 >= times * most { Some(Why::Dirty) } else { kept() }
@@ -135,9 +118,7 @@ impl Core {
     pub(super) fn commit(&self, committed: &mut Committed, why: Why) -> Result<()> {
         let Some(switched) = self.switch() else { return Ok(()) };
         why.count(&mut self.stats.lock());
-        committed.unawaited = if matches!(why, Why::Asked) { 0 } else { committed.unawaited.saturating_add(1) };
-        self.bound.next(&*self.env, committed.unawaited >= QUIET);
-        let _watch = Watch(self);
+        let _watch = self.watch();
         let result = self.log_transaction(committed, switched);
         self.or_abort(result)
     }
@@ -164,7 +145,7 @@ impl Core {
         let early = !self.log.orders_staged() && !self.in_place.covers(self.in_place.written());
         if early && !plant::is(Defect::MissingFlushBeforeCommit) {
             reach::hit(Place::EarlyFlush);
-            self.flush_waiting()?;
+            self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
         let keeps = self.log.keeps_new_data();
@@ -173,14 +154,12 @@ impl Core {
         if !is_late && !is_left_out {
             self.stage(&home)?;
         }
-        // As much of what has waited, however little it becomes there.
-        let size = tx.images.len() * self.block_size;
-        let written = self.writes(size, || self.log.log(start, &tx, &mut || self.flush()))?;
+        let written = self.log.log(start, &tx, &mut || self.flush())?;
         if is_late {
             self.stage(&home)?;
         }
         if !plant::is(Defect::MissingFlushAfterCommit) {
-            self.flush_waiting()?;
+            self.flush()?;
         }
         self.log.durable(tid);
 
@@ -259,11 +238,6 @@ impl Core {
     /// Flushes the store; data written before the call is durable afterwards.
     pub(crate) fn flush(&self) -> Result<()> {
         self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())
-    }
-
-    /// The same, of what has waited for it.
-    pub(super) fn flush_waiting(&self) -> Result<()> {
-        self.writes(0, || self.flush())
     }
 
     fn ring_add(&self, at: u64, blocks: u64) -> u64 {

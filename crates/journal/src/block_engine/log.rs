@@ -53,15 +53,6 @@ pub(crate) trait LogFormat: Send + Sync {
         let _ = bytes;
         false
     }
-    /// Whether it wants to know what writing `bytes` bytes in place takes.
-    fn measures_writes(&self, bytes: usize) -> bool {
-        let _ = bytes;
-        false
-    }
-    /// Writing `bytes` bytes in place has taken `ns`.
-    fn wrote_home(&self, bytes: usize, ns: u64) {
-        let _ = (bytes, ns);
-    }
     /// How many images' room contents of `blocks` newly allocated blocks are promised.
     fn new_data_cost(&self, blocks: u32) -> u32 {
         blocks

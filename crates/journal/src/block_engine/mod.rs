@@ -28,14 +28,14 @@ pub(crate) use log::{LogFormat, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
-use crate::bound::{Bound, Drains};
 use crate::cache::{Cache, Home};
+use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
-use crate::in_place::InPlace;
+use crate::device::Bound;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use commit::{Committed, of_data_too};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -45,8 +45,7 @@ use pending::Pending;
 use running::Running;
 use space::Space;
 use stage::Runs;
-use std::sync::OnceLock;
-use steps::Bells;
+use std::ops::Deref;
 use turn::Turns;
 
 /// How a block engine is set up.
@@ -56,10 +55,10 @@ pub struct Config {
     pub commit_interval: u64,
     /// Bytes that may wait before a commit is started, or before they are written home, however fast the disk is (`dirty=`).
     pub dirty_bytes: u64,
-    /// Bytes of new data that may wait for their commit before they are written home; `None`: what the disk drains in a stated time, which then bounds all that waits.
+    /// Bytes of new data that may wait for their commit before they are written home; `None`: what the device writes in a stated time, which then bounds all that waits.
     pub kept_bytes: Option<u64>,
-    /// What that is for tests; `None`: it is measured.
-    pub drains: Option<Drains>,
+    /// The class of the device below, which bounds what waits and decides what is compressed or written through (`device=`).
+    pub device: DeviceClass,
     /// Bytes of the block cache. Blocks of transactions that are not committed are among them: operations wait rather than bring more.
     pub cache_bytes: usize,
     /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
@@ -72,8 +71,6 @@ pub struct Config {
     pub zeroing: bool,
     /// Threads that write home at a checkpoint, from 1 on (`checkpoint_threads=`); `None`: as many as seem good.
     pub checkpoint_threads: Option<usize>,
-    /// One lock for all operations and commits of engine `scalable`, for comparison: papers/5's fine-grained records without what makes them scale.
-    pub one_lock: bool,
 }
 
 impl Config {
@@ -88,11 +85,7 @@ pub const IN_PLACE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
+    common: Common,
     log: Box<dyn LogFormat>,
     running: Running,
     space: Space,
@@ -110,11 +103,6 @@ pub(crate) struct Core {
     /// Held shared by whoever lends a hand with new data.
     staging: RwLock<()>,
     checkpoint_lock: Mutex<()>,
-    /// Looked at by every operation: a lock would be a line of memory that all of them write.
-    aborted: OnceLock<String>,
-    in_place: InPlace,
-    bells: Bells,
-    stats: Mutex<EngineStats>,
     handles: AtomicU64,
     /// New data that passed, and all writes of new data.
     passed_bytes: AtomicU64,
@@ -142,21 +130,16 @@ impl BlockEngine {
         log: Box<dyn LogFormat>,
         first: Tid,
     ) -> Self {
-        let space = Space::new(log.as_ref());
-        // A cache has so many blocks at least.
-        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let common = Common::new(store, block_size, client.clone(), env, config);
+        let (config, space) = (common.config, Space::new(log.as_ref(), common.waiters.clone()));
         let core = Arc::new(Core {
-            store,
-            block_size,
-            client: client.clone(),
-            env,
+            common,
             journaled_data: AtomicBool::new(config.journaled_data),
             cached_data: AtomicBool::new(config.journaled_data),
-            config,
             log,
             running: Running::new(first),
             space,
-            bound: Bound::new(config.dirty_bytes, config.kept_bytes, config.drains),
+            bound: Bound::new(config.device, config.dirty_bytes, config.kept_bytes),
             pending: Mutex::default(),
             turns: Turns::default(),
             durable: AtomicU64::new(first.0 - 1),
@@ -166,10 +149,6 @@ impl BlockEngine {
             committing: Runs::default(),
             staging: RwLock::new(()),
             checkpoint_lock: Mutex::default(),
-            aborted: OnceLock::new(),
-            in_place: InPlace::default(),
-            bells: Bells::default(),
-            stats: Mutex::default(),
             handles: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
             data_runs: AtomicU64::new(0),
@@ -180,51 +159,11 @@ impl BlockEngine {
     }
 }
 
-impl Core {
-    fn check_alive(&self) -> Result<()> {
-        match self.aborted.get() {
-            Some(why) => Err(JournalError::Aborted(why.clone())),
-            None => Ok(()),
-        }
-    }
+impl Deref for Core {
+    type Target = Common;
 
-    /// Stops the engine for good: the medium's state is unknown, so nothing may be called durable any more.
-    fn abort(&self, error: &JournalError) {
-        self.aborted.get_or_init(|| error.to_string());
-        tracing::error!("journal stopped: {error}");
-        self.space.wake_all();
-    }
-
-    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.abort(e))
-    }
-
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        let len = u64::from(extent.len) * self.block_size as u64;
-        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
-    }
-
-    /// Tells the volume that freed blocks may be allocated again, which no write can reach any more.
-    fn release(&self, freed: &[Extent]) {
-        if freed.is_empty() {
-            return;
-        }
-        if self.config.discard {
-            reach::hit(Place::Discarded);
-            let failed = freed.iter().find_map(|extent| self.discard(*extent).err());
-            failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
-        }
-        self.client.release(freed);
-    }
-
-    fn byte_offset(&self, block: u64) -> u64 {
-        block * self.block_size as u64
-    }
-
-    /// Has `work` write so many bytes of what has waited, or flush them: how fast that goes bounds what waits. A checkpoint that is at work beside it makes it slower, and by
-    /// itself tells nothing.
-    fn writes<T>(&self, bytes: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.bound.during(&*self.env, bytes as u64, work)
+    fn deref(&self) -> &Common {
+        &self.common
     }
 }
 
@@ -311,16 +250,12 @@ impl Engine for BlockEngine {
         self.core.check_alive()?;
         let core = &self.core;
         let write = || {
-            let began = core.log.measures_writes(bytes.len()).then(|| core.env.monotonic_ns());
             let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
-            if let Some(began) = began {
-                core.log.wrote_home(bytes.len(), core.env.monotonic_ns() - began);
-            }
             self.cache.follow(block, offset, bytes, written.is_ok());
             Ok(written?)
         };
-        let dirty = core.in_place.write(bytes.len(), || core.writes(bytes.len(), write))?;
-        if dirty >= core.bound.dirty() {
+        let dirty = core.in_place.write(bytes.len(), write)?;
+        if dirty >= core.bound.dirty {
             core.bells.flusher.ring();
         }
         Ok(())
@@ -429,7 +364,7 @@ impl Engine for BlockEngine {
         stats.ring_blocks = self.core.log.area().ring_blocks();
         stats.used_blocks = self.core.space.used();
         self.core.measure(&mut stats);
-        (stats.dirty_bound, stats.drain_rate) = (self.core.bound.dirty(), self.core.bound.rate());
+        stats.dirty_bound = self.core.bound.dirty;
         self.core.log.count(&mut stats);
         stats
     }

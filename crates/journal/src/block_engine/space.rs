@@ -6,13 +6,13 @@
 
 use super::LogFormat;
 use super::commit::Why;
+use crate::common::Waiters;
 use crate::contract::EngineStats;
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use ondol_env::sync::{Condvar, Mutex};
-use std::time::Duration;
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Mutex};
 
 /// Ring blocks that are not to be had.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,13 +43,11 @@ pub(crate) struct Space {
     used: AtomicU64,
     /// What lies in the ring and what the transaction being committed will take of it at most.
     taken: Mutex<Taken>,
-    waiters: AtomicUsize,
-    lock: Mutex<()>,
-    changed: Condvar,
+    waiters: Arc<Waiters>,
 }
 
 impl Space {
-    pub(crate) fn new(log: &dyn LogFormat) -> Self {
+    pub(crate) fn new(log: &dyn LogFormat, waiters: Arc<Waiters>) -> Self {
         let ring = log.area().ring_blocks();
         let many = ring.max(64);
         let most_logged = ring * log.images_per_block();
@@ -66,9 +64,7 @@ impl Space {
             allowance: AtomicU64::new(0),
             used: AtomicU64::new(0),
             taken: Mutex::default(),
-            waiters: AtomicUsize::new(0),
-            lock: Mutex::default(),
-            changed: Condvar::new(),
+            waiters,
         };
         space.set_used(0, 0);
         // What an empty ring cannot carry would be waited for in vain.
@@ -119,7 +115,7 @@ impl Space {
         self.used.store(taken.used, SeqCst);
         self.allowance.store(images.min(self.max_tx), SeqCst);
         drop(taken);
-        self.wake_all();
+        self.waiters.wake_all();
     }
 
     fn for_images(&self, images: u64) -> u64 {
@@ -151,13 +147,13 @@ impl Space {
     /// Takes back a promise of a dropped handle.
     pub(crate) fn give_back(&self, blocks: u32) {
         self.outstanding.fetch_sub(u64::from(blocks), SeqCst);
-        self.wake_if_waited();
+        self.waiters.wake_if_waited();
     }
 
     /// A handle that was promised `reserved` closed and brought `joined` new blocks.
     pub(crate) fn joined(&self, reserved: u32, joined: u32) {
         self.outstanding.fetch_sub(u64::from(reserved - joined), SeqCst);
-        self.wake_if_waited();
+        self.waiters.wake_if_waited();
     }
 
     /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance shrinks
@@ -170,7 +166,7 @@ impl Space {
         }
         self.commits(joined);
         self.outstanding.fetch_sub(joined, SeqCst);
-        self.wake_if_waited();
+        self.waiters.wake_if_waited();
     }
 
     /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: there must be room for
@@ -190,26 +186,6 @@ impl Space {
             self.commits(promised);
         }
         fits
-    }
-
-    /// Waits until something changes; the timeout only bounds how late an abort is seen.
-    pub(crate) fn wait_for_change(&self) {
-        self.waiters.fetch_add(1, SeqCst);
-        let mut guard = self.lock.lock();
-        self.changed.wait_for(&mut guard, Duration::from_millis(10));
-        drop(guard);
-        self.waiters.fetch_sub(1, SeqCst);
-    }
-
-    fn wake_if_waited(&self) {
-        if self.waiters.load(SeqCst) > 0 {
-            self.wake_all();
-        }
-    }
-
-    pub(crate) fn wake_all(&self) {
-        let _guard = self.lock.lock();
-        self.changed.notify_all();
     }
 }
 
@@ -242,8 +218,7 @@ impl super::Core {
     /// What waits now: for a commit, for a flush, for its way home.
     pub(super) fn measure(&self, stats: &mut EngineStats) {
         stats.uncommitted_bytes = self.uncommitted();
-        stats.uncommitted_ns =
-            self.running.oldest().map_or(0, |started| self.env.monotonic_ns().saturating_sub(started));
+        stats.uncommitted_ns = self.running.oldest().map_or(0, |started| self.since(started));
         stats.unflushed_bytes = self.in_place.not_durable();
         stats.waiting_bytes = self.waiting_bytes.load(Relaxed);
     }
@@ -272,12 +247,12 @@ impl super::Core {
                     reach::hit(Place::ForegroundCheckpoint);
                     self.stats.lock().foreground_checkpoints += 1;
                 } else {
-                    self.space.wait_for_change();
+                    self.waiters.wait_for_change();
                 }
             } else if self.running.promised() > 0 {
                 self.close_running(Why::Promises)?;
             } else {
-                self.space.wait_for_change();
+                self.waiters.wait_for_change();
             }
         }
     }
@@ -285,7 +260,7 @@ impl super::Core {
     /// Commits the running transaction, or waits a little for who is committing: with the next switch another one begins.
     fn close_running(&self, why: Why) -> Result<()> {
         let Some(mut committed) = self.commit_lock.try_lock() else {
-            self.space.wait_for_change();
+            self.waiters.wait_for_change();
             return Ok(());
         };
         reach::hit_if(self.running.promised() > 0, Place::ForegroundCommit);

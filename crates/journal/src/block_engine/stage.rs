@@ -116,12 +116,12 @@ impl Core {
 
     /// So much that the background should write.
     pub(super) fn much_waits(&self) -> bool {
-        self.waits_more_than(self.bound.early())
+        self.waits_more_than(self.bound.kept)
     }
 
     /// Lends a hand if much new data waits for its way home: one run of it.
     pub(super) fn stage_some(&self) -> Result<()> {
-        if self.waits_more_than(self.bound.kept()) {
+        if self.waits_more_than(self.bound.kept) {
             self.stage_one()?;
         }
         Ok(())
@@ -129,7 +129,7 @@ impl Core {
 
     /// Writes new data home until an eighth less waits than may. False: so little waits.
     pub(super) fn stage_much(&self) -> Result<bool> {
-        let most = self.bound.early();
+        let most = self.bound.kept;
         if !self.waits_more_than(most) {
             return Ok(false);
         }
@@ -169,7 +169,7 @@ impl Core {
             return self.write_data_runs(images);
         }
         let dirty = self.in_place.write(images.len() * self.block_size, || self.write_data_runs(images))?;
-        if dirty >= self.bound.dirty() {
+        if dirty >= self.bound.dirty {
             self.bells.flusher.ring();
         }
         Ok(())
@@ -177,7 +177,7 @@ impl Core {
 
     fn write_data_runs(&self, images: &[(u64, Block)]) -> Result<()> {
         self.data_runs.fetch_add(runs(images).count() as u64, Relaxed);
-        self.writes(images.len() * self.block_size, || write_runs(&*self.store, self.block_size, images))
+        write_runs(&*self.store, self.block_size, images)
     }
 
     /// Whether a transaction that is not gone from the log has a block of `extent`.

@@ -22,10 +22,6 @@ pub(super) struct Encoded {
     pub(super) chunks: Vec<Chunk<Block>>,
     /// Images that were not tried.
     pub(super) stored: u64,
-    /// Bytes that were tried, what came of them, and the nanoseconds that judging and compressing took.
-    pub(super) tried: u64,
-    pub(super) out: u64,
-    pub(super) ns: u64,
 }
 
 /// Encodes a transaction as unit number `sequence`. Of what is not to be `compressed` the images are stored as they are.
@@ -40,10 +36,8 @@ pub(super) fn encode(
     block_size: usize,
 ) -> Result<Encoded> {
     let now = env.now();
-    let began = env.monotonic_ns();
     let stays = |(_, image): &(u64, Block)| !compressed || unit::looks_random(image);
     let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(stays);
-    let judged = env.monotonic_ns() - began;
     let blocks: Vec<u64> = plain.iter().chain(&dense).map(|(block, _)| *block).collect();
     let staged = runs(&tx.staged, sums);
     let tables = unit::tables(&Tables {
@@ -57,15 +51,12 @@ pub(super) fn encode(
     let stored = dense.len() as u64;
     reach::hit_if(stored > 0, Place::StoredChunk);
     let contents = Contents { tables, images: images(plain), block_size };
-    let (tried, began) = (contents.len() as u64, env.monotonic_ns());
     let mut chunks = compress(contents, env.processors())?;
-    let ns = judged + env.monotonic_ns() - began;
-    let out = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     reach::hit_if(chunks.len() > 1, Place::SeveralChunks);
     let whole = CHUNK / block_size;
     let parts = |some: &[(u64, Block)]| Chunk::stored(some.iter().map(|(_, image)| image.clone()).collect());
     chunks.extend(dense.chunks(whole).map(parts));
-    Ok(Encoded { chunks, stored, tried, out, ns })
+    Ok(Encoded { chunks, stored })
 }
 
 fn images(blocks: Vec<(u64, Block)>) -> Vec<Block> {

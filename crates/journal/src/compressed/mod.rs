@@ -2,7 +2,6 @@
 //!
 //! Source: papers/3. Design: `docs/design/compressed.md`; bytes: `ondol_format::unit`.
 
-mod costs;
 mod encode;
 mod recover;
 mod sums;
@@ -51,7 +50,7 @@ pub fn open(
         first += u64::from(u32::from_le_bytes([a, b, c, 0])) << 32;
     }
     let block_size = map.block_size();
-    let log = UnitLog::new(store.clone(), map, sb, env.clone(), first)?;
+    let log = UnitLog::new(store.clone(), map, sb, env.clone(), first, config.device)?;
     // Blocks of new data are images, in every data mode.
     let config = Config { journaled_data: true, ..config };
     Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), Tid(first)))

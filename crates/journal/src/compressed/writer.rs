@@ -1,15 +1,14 @@
 //! Writing units into the ring.
 
-use super::costs::Costs;
 use super::sums::Sums;
 use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
 use crate::Block;
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
 use crate::contract::{EngineStats, Tid};
-use crate::passing::{LONG, Passing};
+use crate::device::{Passing, compresses};
 use crate::{JournalError, Result};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,7 +22,7 @@ pub const STAGE_PLAIN: usize = 64 << 10;
 /// The same for data that does not compress.
 pub const STAGE_DENSE: usize = 16 << 10;
 /// Bytes in one run from which on they may be written home before their commit begins, where much waits for it.
-pub const STAGE_EARLY: usize = LONG;
+pub const STAGE_EARLY: usize = 32 << 10;
 
 /// A compressed journal on a block store.
 pub(super) struct UnitLog {
@@ -33,13 +32,8 @@ pub(super) struct UnitLog {
     sums: Sums,
     /// Number of the newest unit that is durable.
     durable: AtomicU64,
-    costs: Costs,
+    compresses: bool,
     passing: Passing,
-    /// Bytes that the commit under way makes durable, those of its unit among them, when it began to write that, and when it was written.
-    writing: AtomicU64,
-    unit: AtomicU64,
-    began: AtomicU64,
-    wrote: AtomicU64,
     compress_ns: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -54,34 +48,25 @@ impl UnitLog {
         sb: JournalSuperblock,
         env: Arc<dyn Env>,
         next: u64,
+        device: DeviceClass,
     ) -> Result<Self> {
         let seed = csum::uuid_seed(sb.uuid());
         let most = RING_MAX / map.block_size() as u64;
         let sums = Sums::new(seed, map.block_size());
         let log = Self {
             env,
-            area: Area::new(store.clone(), map, sb, most),
+            area: Area::new(store, map, sb, most),
             seed,
             sums,
             durable: AtomicU64::new(0),
-            costs: Costs::default(),
-            passing: Passing::default(),
-            writing: AtomicU64::new(0),
-            unit: AtomicU64::new(0),
-            began: AtomicU64::new(0),
-            wrote: AtomicU64::new(0),
+            compresses: compresses(device),
+            passing: Passing::new(device),
             compress_ns: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             stored: AtomicU64::new(0),
         };
         log.set_tail(Tid(next), None)?;
-        // What a flush takes here: the first operations have to know.
-        let began = log.env.monotonic_ns();
-        store.flush()?;
-        let took = log.env.monotonic_ns() - began;
-        log.costs.begins(took);
-        log.passing.opened(took);
         Ok(log)
     }
 }
@@ -133,12 +118,8 @@ impl LogFormat for UnitLog {
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let (number, durable) = (tx.tid.0, self.durable.load(Relaxed));
         let began = self.env.monotonic_ns();
-        let compresses = self.costs.compresses();
-        let how = (number, compresses);
+        let how = (number, self.compresses);
         let encoded = encode::encode(tx, how, self.env.as_ref(), &self.sums, self.area.block_size())?;
-        if compresses {
-            self.costs.compressed(encoded.tried, encoded.out, encoded.ns);
-        }
         let head = unit::head(number, durable, &encoded.chunks, self.seed);
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);
@@ -150,11 +131,7 @@ impl LogFormat for UnitLog {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let padding = vec![0; size.next_multiple_of(self.area.block_size()) - size];
         parts.push(&padding);
-        self.began.store(self.env.monotonic_ns(), Relaxed);
-        self.writing.store((size + tx.staged.len() * self.area.block_size()) as u64, Relaxed);
-        self.unit.store((size + padding.len()) as u64, Relaxed);
         self.area.write(at, &parts)?;
-        self.wrote.store(self.env.monotonic_ns(), Relaxed);
         Ok(size.div_ceil(self.area.block_size()) as u64)
     }
 
@@ -164,23 +141,11 @@ impl LogFormat for UnitLog {
 
     fn durable(&self, tid: Tid) {
         self.durable.store(tid.0, Relaxed);
-        let (began, wrote, now) = (self.began.load(Relaxed), self.wrote.load(Relaxed), self.env.monotonic_ns());
-        self.costs.committed(self.writing.load(Relaxed), now.saturating_sub(began));
-        self.passing.wrote(self.unit.load(Relaxed) as usize, wrote.saturating_sub(began));
-        self.passing.flushed(now.saturating_sub(wrote));
         self.passing.committed();
     }
 
     fn passes(&self, bytes: usize) -> bool {
         self.passing.passes(bytes)
-    }
-
-    fn measures_writes(&self, bytes: usize) -> bool {
-        bytes >= self.area.block_size()
-    }
-
-    fn wrote_home(&self, bytes: usize, ns: u64) {
-        self.passing.wrote_home(bytes, ns);
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {

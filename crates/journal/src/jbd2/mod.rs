@@ -253,7 +253,7 @@ pub fn open(
 ) -> Result<BlockEngine> {
     let block_size = map.block_size();
     let (log, first) = open_log(&store, map, &env)?;
-    let log = if config.journaled_data { log } else { log.keeping() };
+    let log = if config.journaled_data { log } else { log.keeping(config.device) };
     Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
 }
 

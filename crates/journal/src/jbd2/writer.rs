@@ -5,8 +5,8 @@ use crate::Result;
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
 use crate::contract::Tid;
-use crate::passing::Passing;
-use ondol_block::BlockStore;
+use crate::device::Passing;
+use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -23,9 +23,8 @@ pub(crate) struct Jbd2Log {
     area: Area,
     format: jbd2::LogFormat,
     uuid: [u8; 16],
-    /// New data goes home with its commit (data modes `ordered` and `writeback`).
-    keeps: bool,
-    passing: Passing,
+    /// New data goes home with its commit (data modes `ordered` and `writeback`), unless it passes.
+    keeps: Option<Passing>,
 }
 
 /// One block to be written: a shared image, or bytes made for the log.
@@ -45,13 +44,13 @@ impl Part<'_> {
 
 impl Jbd2Log {
     pub(crate) fn new(store: Arc<dyn BlockStore>, map: LogMap, sb: JournalSuperblock, env: Arc<dyn Env>) -> Self {
-        let (format, uuid, passing) = (sb.format(), *sb.uuid(), Passing::default());
-        Self { env, format, uuid, area: Area::new(store, map, sb, u64::MAX), keeps: false, passing }
+        let (format, uuid) = (sb.format(), *sb.uuid());
+        Self { env, format, uuid, area: Area::new(store, map, sb, u64::MAX), keeps: None }
     }
 
     /// The same, and new data goes home with its commit.
-    pub(crate) fn keeping(self) -> Self {
-        Self { keeps: true, ..self }
+    pub(crate) fn keeping(self, device: DeviceClass) -> Self {
+        Self { keeps: Some(Passing::new(device)), ..self }
     }
 
     fn write_parts(&self, at: u64, parts: &[Part<'_>]) -> Result<()> {
@@ -169,9 +168,7 @@ impl LogFormat for Jbd2Log {
     fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let written = self.append(at, tx)?;
         if !plant::is(Defect::MissingFlushBeforeCommit) {
-            let began = self.env.monotonic_ns();
             barrier()?;
-            self.passing.flushed(self.env.monotonic_ns() - began);
         }
         self.append_commit((at + written) % self.area.ring_blocks(), tx.tid)?;
         Ok(written + 1)
@@ -182,35 +179,27 @@ impl LogFormat for Jbd2Log {
     }
 
     fn keeps_new_data(&self) -> bool {
-        self.keeps
+        self.keeps.is_some()
     }
 
     fn goes_home(&self, _run: &[(u64, Block)]) -> bool {
-        self.keeps
+        self.keeps_new_data()
     }
 
     fn stages_from(&self) -> Option<u32> {
-        self.keeps.then_some(1)
+        self.keeps.as_ref().map(|_| 1)
     }
 
     fn new_data_cost(&self, blocks: u32) -> u32 {
-        if self.keeps { 0 } else { blocks }
+        if self.keeps_new_data() { 0 } else { blocks }
     }
 
     fn given_back(&self, blocks: u32) -> u32 {
         self.new_data_cost(blocks)
     }
 
-    fn passes(&self, bytes: usize) -> bool {
-        self.keeps && self.passing.passes_freely(bytes)
-    }
-
-    fn measures_writes(&self, bytes: usize) -> bool {
-        self.keeps && bytes >= self.area.block_size()
-    }
-
-    fn wrote_home(&self, bytes: usize, ns: u64) {
-        self.passing.wrote_home(bytes, ns);
+    fn passes(&self, _bytes: usize) -> bool {
+        self.keeps.as_ref().is_some_and(Passing::passes_freely)
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {

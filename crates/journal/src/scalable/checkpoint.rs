@@ -24,6 +24,9 @@ use std::ops::Range;
 /// A checkpoint takes so great a part of the log: who waits for room waits for that much. Blocks that change all the time are written once for each.
 const SLICES: u64 = 8;
 
+/// Lines that a checkpoint takes: so few that those who wait for it do not wait long, and so many that its flushes are not most of its time.
+const SLICE: u64 = (1 << 20) / ondol_nvm_log::LINE;
+
 /// So many records, or images, a thread claims at a time.
 const RECORDS: usize = 64;
 const IMAGES: usize = 16;
@@ -61,7 +64,7 @@ impl Core {
 
     /// Lines that the next one takes.
     pub(super) fn slice(&self) -> u64 {
-        self.pace.lines(self.most())
+        self.most().min(SLICE)
     }
 
     /// Writes the oldest of what is committed home; or waits for whoever is at it, which is as good for who wants room. False: there is nothing, or nothing yet.
@@ -73,7 +76,6 @@ impl Core {
     fn checkpoint_of(&self, slice: u64) -> Result<bool> {
         let Some(turn) = self.turns.take() else { return Ok(true) };
         self.check_alive()?;
-        let began = self.env.monotonic_ns();
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
         reach::hit_if(reach::is_on() && self.log.newest().is_some(), Place::CheckpointBeforeCommit);
@@ -86,9 +88,6 @@ impl Core {
         let done = self.bring_home(&mut batches);
         self.freed.end_checkpoint();
         done?;
-        if slice <= self.slice() {
-            self.pace.took(end_of(&batches) + 1 - first, self.env.monotonic_ns() - began, self.most());
-        }
         self.see_whether_full();
         turn.done();
         self.release_freed();
@@ -160,10 +159,7 @@ impl Core {
             if plant::is(Defect::MissingFlushBeforeTail) {
                 continue;
             }
-            let began = self.env.monotonic_ns();
-            let flushed = self.flush();
-            self.pace.flushed(self.env.monotonic_ns() - began);
-            flushed?;
+            self.flush()?;
         }
         Ok(())
     }

@@ -16,10 +16,9 @@ impl Core {
     pub(super) fn much_waits(&self, flooded: bool) -> bool {
         let Some(pages) = &self.pages else { return false };
         let all = pages.area().pages(self.block_size) as u64 * self.block_size as u64;
-        let most = self.bound.kept().min(self.config.pending_bytes / PARTS).min(all / PARTS);
+        let most = self.bound.kept.min(self.config.pending_bytes / PARTS).min(all / PARTS);
         let most = most.max(self.block_size as u64);
-        let early = most.min(self.bound.early()).max(self.block_size as u64);
-        pages.waiting() >= if flooded { 2 * most } else { early }
+        pages.waiting() >= if flooded { 2 * most } else { most }
     }
 
     /// Whether blocks that are not home take more memory than this, without what waits: no checkpoint brings that home.
@@ -35,7 +34,6 @@ impl Core {
         let mut home = 0;
         if let Some(pages) = &self.pages {
             pages.somebody_syncs(false);
-            self.bound.next(&*self.env, pages.is_quiet());
             home = self.drain(pages, waits);
         }
         self.wait(tid)?;
@@ -54,8 +52,7 @@ impl Core {
         }
         self.freed.hold();
         let waiting = pages.to_bring_home();
-        let bytes = (waiting.len() * self.block_size) as u64;
-        let home = match self.bound.during(&*self.env, bytes, || self.write_waiting(&pages::images(&waiting))) {
+        let home = match self.write_waiting(&pages::images(&waiting)) {
             Ok(()) => {
                 reach::hit(Place::WaitingHome);
                 pages.are_home(&waiting, |block, image| self.let_go(block, Some(image), None));
@@ -90,11 +87,8 @@ impl Core {
         if images.is_empty() {
             return Ok(());
         }
-        let began = self.env.monotonic_ns();
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
         self.data_runs.add(runs(images).count() as i64);
-        let (bytes, took) = (images.len() * self.block_size, self.env.monotonic_ns() - began);
-        self.passing.all().for_each(|passing| passing.wrote(bytes, took));
         if plant::is(Defect::UnflushedPages) {
             return Ok(());
         }

@@ -2,18 +2,16 @@
 
 use super::freed::Freed;
 use super::home_pages::HomePages;
-use super::pace::Pace;
 use super::pages::Pages;
-use super::steps::{self, Bells};
+use super::steps;
 use super::turn::Turns;
 use super::waiting_since::WaitingSince;
 use super::{AtHome, Core, Dirty, Failing, record};
 use crate::block_engine::{Config, IN_PLACE};
-use crate::bound::Bound;
 use crate::cache::Cache;
+use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
-use crate::in_place::InPlace;
-use crate::passing::PassingByThread;
+use crate::device::{Bound, Passing};
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Kind, Result, WriteSet};
 use ondol_block::BlockStore;
@@ -21,16 +19,13 @@ use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
-use ondol_env::sync::{Arc, Mutex, MutexGuard};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Step};
 use ondol_nvm_log::Log;
-use std::sync::OnceLock;
 
 /// A journal engine whose log is in NVM.
 pub struct ScalableEngine {
     core: Arc<Core>,
-    /// Taken by all, if they are to take one.
-    one: Option<Mutex<()>>,
 }
 
 /// What an engine stands on.
@@ -62,7 +57,8 @@ impl ScalableEngine {
 
     fn with(ground: Ground, config: Config, over_table: bool) -> Self {
         let Ground { store, block_size, blocks, log, client, env } = ground;
-        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let common = Common::new(store.clone(), block_size, client.clone(), env, config);
+        let config = common.config;
         let area = log.pages().cloned();
         let (home_pages, pages) = match over_table {
             true => (area.map(|area| Arc::new(HomePages::new(store.clone(), area))), None),
@@ -73,29 +69,20 @@ impl ScalableEngine {
         let home = Arc::new(AtHome { store: store.clone(), block_size, pages: in_pages });
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
-            cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client.clone())),
-            store,
-            block_size,
+            cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client)),
+            common,
             blocks,
             log,
-            client,
-            env,
-            config,
-            bound: Bound::new(config.dirty_bytes, config.kept_bytes, config.drains),
+            bound: Bound::new(config.device, config.dirty_bytes, config.kept_bytes),
             dirty,
             freed: Freed::default(),
             counters: std::array::from_fn(|_| Mutex::default()),
             turns: Turns::default(),
             tried: AtomicU64::new(0),
-            pace: Pace::default(),
             pages,
             home_pages,
-            aborted: OnceLock::new(),
             failing: Failing::default(),
-            in_place: InPlace::default(),
-            passing: PassingByThread::default(),
-            bells: Bells::default(),
-            stats: Mutex::default(),
+            passing: Passing::new(config.device),
             handles: Striped::default(),
             brought: Striped::default(),
             passed: Striped::default(),
@@ -104,12 +91,7 @@ impl ScalableEngine {
             is_flooded: AtomicBool::new(false),
             waiting_since: WaitingSince::default(),
         });
-        core.see_what_a_flush_takes();
-        Self { core, one: config.one_lock.then(Mutex::default) }
-    }
-
-    fn one(&self) -> Option<MutexGuard<'_, ()>> {
-        self.one.as_ref().map(Mutex::lock)
+        Self { core }
     }
 }
 
@@ -151,7 +133,6 @@ impl Engine for ScalableEngine {
     fn unreserve(&self, _blocks: u32) {}
 
     fn publish(&self, set: WriteSet<'_>, _reserved: u32) -> Tid {
-        let _one = self.one();
         // Where the log has failed the engine has stopped, which every wait reports.
         self.core.publish(set).unwrap_or(Tid(u64::MAX))
     }
@@ -169,7 +150,7 @@ impl Engine for ScalableEngine {
     }
 
     fn passes_new_data(&self, bytes: usize) -> bool {
-        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.mine().passes(bytes)
+        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.passes(bytes)
     }
 
     fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
@@ -230,7 +211,6 @@ impl Engine for ScalableEngine {
     }
 
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
-        let _one = self.one();
         let core = &self.core;
         if let Some(pages) = core.pages.as_ref().filter(|_| core.log.durable() <= tid.0) {
             pages.somebody_syncs(true);
@@ -271,8 +251,7 @@ impl Engine for ScalableEngine {
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
         EngineStats {
-            dirty_bound: self.core.bound.dirty(),
-            drain_rate: self.core.bound.rate(),
+            dirty_bound: self.core.bound.dirty,
             uncommitted_bytes: self.core.log.uncommitted() * ondol_nvm_log::LINE,
             uncommitted_ns: self.core.uncommitted_ns().unwrap_or(0),
             unflushed_bytes: self.core.in_place.not_durable(),

@@ -22,7 +22,6 @@ mod home_pages;
 mod images;
 mod logged;
 mod named;
-mod pace;
 mod pages;
 mod record;
 mod recover;
@@ -37,13 +36,11 @@ pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
 use crate::Block;
-use crate::block_engine::Config;
-use crate::bound::Bound;
 use crate::cache::{Buf, Cache, Closed, Home};
-use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
+use crate::common::Common;
+use crate::contract::{Extent, Kind, Tid};
+use crate::device::{Bound, Passing};
 use crate::handle::{Base, Staged};
-use crate::in_place::InPlace;
-use crate::passing::PassingByThread;
 use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
@@ -51,18 +48,16 @@ use freed::Freed;
 use home_pages::HomePages;
 use named::Named;
 use ondol_block::{BlockStore, Pinned};
-use ondol_env::Env;
 use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
 use ondol_nvm_log::{Log, LogError, Promise};
-use pace::Pace;
 use pages::Pages;
 use record::Draft;
-use std::sync::{OnceLock, Weak};
-use steps::Bells;
+use std::ops::Deref;
+use std::sync::Weak;
 use turn::Turns;
 use waiting_since::WaitingSince;
 
@@ -78,15 +73,11 @@ const LARGE: usize = 64 << 10;
 pub(crate) struct Core {
     /// Itself, for threads that help it.
     this: Weak<Self>,
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
+    common: Common,
     /// Blocks of the volume.
     blocks: u64,
     log: Log,
     cache: Arc<Cache>,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
     bound: Bound,
     dirty: Arc<Dirty>,
     freed: Freed,
@@ -94,17 +85,12 @@ pub(crate) struct Core {
     turns: Turns,
     /// Where the furthest of what a checkpoint has sealed is committed. Changed by who has the turn.
     tried: AtomicU64,
-    pace: Pace,
     /// Pages for file data, if the pool has any.
     pages: Option<Pages>,
     /// Or free pages of the home, of engine `remap`.
     home_pages: Option<Arc<HomePages>>,
-    aborted: OnceLock<String>,
     failing: Failing,
-    in_place: InPlace,
-    passing: PassingByThread,
-    bells: Bells,
-    stats: Mutex<EngineStats>,
+    passing: Passing,
     /// Handles closed.
     handles: Striped,
     /// Blocks of new data that operations wrote home.
@@ -120,28 +106,15 @@ pub(crate) struct Core {
     waiting_since: WaitingSince,
 }
 
+impl Deref for Core {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
 impl Core {
-    fn check_alive(&self) -> Result<()> {
-        match self.aborted.get() {
-            Some(why) => Err(JournalError::Aborted(why.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Stops the engine for good: nothing may be called durable any more.
-    fn abort(&self, error: &JournalError) {
-        self.aborted.get_or_init(|| error.to_string());
-        tracing::error!("journal stopped: {error}");
-    }
-
-    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.abort(e))
-    }
-
-    fn byte_offset(&self, block: u64) -> u64 {
-        block * self.block_size as u64
-    }
-
     /// What has been written in place is durable when this returns.
     fn flush_data(&self) -> Result<()> {
         self.flush_first(self.in_place.written())
@@ -165,43 +138,18 @@ impl Core {
                 self.abort(e);
             }
         };
-        let began = self.env.monotonic_ns();
-        self.in_place.flush(&*self.store, failed, || self.check_alive())?;
-        self.passing.mine().flushed(self.env.monotonic_ns() - began);
-        Ok(())
-    }
-
-    /// The first operations have to know. Where nothing was written a flush tells nothing, so the first block is written as it is.
-    fn see_what_a_flush_takes(&self) {
-        if self.pages.is_none() {
-            return;
-        }
-        let mut first = vec![0; self.block_size];
-        let written = self.store.read(0, &mut first).and_then(|()| self.store.write(0, &first));
-        let began = self.env.monotonic_ns();
-        match written.and_then(|()| self.store.flush()) {
-            Ok(()) => {
-                let took = self.env.monotonic_ns() - began;
-                self.passing.all().for_each(|passing| passing.opened(took));
-            }
-            // A home that fails is found by whoever needs it.
-            Err(e) => tracing::debug!("what a flush takes is not known: {e}"),
-        }
+        self.in_place.flush(&*self.store, failed, || self.check_alive())
     }
 
     fn write_in_place(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let began = self.env.monotonic_ns();
         let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
-        if bytes.len() >= self.block_size {
-            self.passing.mine().wrote_home(bytes.len(), self.env.monotonic_ns() - began);
-        }
         self.cache.follow(block, offset, bytes, written.is_ok());
         Ok(written?)
     }
 
     /// So many bytes wait for a flush.
     fn is_dirty(&self, bytes: u64) {
-        if bytes >= self.bound.dirty() {
+        if bytes >= self.bound.dirty {
             self.bells.flusher.ring();
         }
     }
@@ -209,7 +157,7 @@ impl Core {
     /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or nobody has seen it yet.
     fn uncommitted_ns(&self) -> Option<u64> {
         let since = self.waiting_since.oldest(self.log.durable()).filter(|_| self.log.uncommitted() > 0)?;
-        Some(self.env.monotonic_ns().saturating_sub(since))
+        Some(self.since(since))
     }
 
     fn tid(&self) -> Tid {
@@ -224,7 +172,7 @@ impl Core {
         self.check_alive()?;
         self.or_abort(self.log.commit_after(tid.0, |end| {
             self.waiting_since.commit(end);
-            self.passing.mine().committed();
+            self.passing.committed();
             self.flush_data()?;
             self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
         }))?;
@@ -236,19 +184,7 @@ impl Core {
 
     /// Tells the volume which freed blocks may be allocated again.
     fn release_freed(&self) {
-        self.freed.release(self.log.durable(), |extents| {
-            if self.config.discard {
-                reach::hit(Place::Discarded);
-                let failed = extents.iter().find_map(|extent| self.discard(*extent).err());
-                failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
-            }
-            self.client.release(extents);
-        });
-    }
-
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        let len = u64::from(extent.len) * self.block_size as u64;
-        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
+        self.freed.release(self.log.durable(), |extents| self.release(extents));
     }
 
     /// Room for a record. Where there is none the caller makes it.

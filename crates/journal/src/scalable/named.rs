@@ -125,8 +125,7 @@ impl Core {
         let home: Vec<(u64, Block)> = images.iter().map(|(block, image, _)| (*block, image.clone())).collect();
         let bytes = home.len() * self.block_size;
         let write = || write_runs(&*self.store, self.block_size, &home);
-        let timed = || self.bound.during(&*self.env, bytes as u64, write);
-        let dirty = match self.in_place.write_or_leave(bytes, timed) {
+        let dirty = match self.in_place.write_or_leave(bytes, write) {
             Ok(dirty) => dirty,
             Err(e) => {
                 drop(self.home_fails(e));

@@ -1,110 +1,63 @@
 //! The commit timer, the flusher of data and the background checkpointer, as objects to be stepped.
 
 use super::Core;
+use crate::common;
 use crate::{JournalError, Result};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
-use ondol_env::{Bell, Progress, Step};
-use std::time::Duration;
-
-/// Rung for the steps of one engine.
-#[derive(Debug, Default)]
-pub(super) struct Bells {
-    /// Much is not committed. What is old it finds by the clock.
-    pub(super) committer: Bell,
-    /// Much data is dirty.
-    pub(super) flusher: Bell,
-    /// The log, or the memory for its blocks, is crowded.
-    pub(super) checkpointer: Bell,
-}
+use ondol_env::{Progress, Step};
 
 pub(super) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-    vec![Arc::new(Committer(core.clone())), Arc::new(Flusher(core.clone())), Arc::new(Checkpointer(core.clone()))]
+    common::steps(
+        core,
+        &[
+            ("commit", |bells| &bells.committer, Core::commit_step),
+            ("flush", |bells| &bells.flusher, Core::flush_step),
+            ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
+        ],
+    )
 }
 
-/// Commits what is old, or much.
-struct Committer(Arc<Core>);
-
-impl Step for Committer {
-    type Error = JournalError;
-
-    fn name(&self) -> &'static str {
-        "commit"
-    }
-
-    fn bell(&self) -> &Bell {
-        &self.0.bells.committer
-    }
-
-    fn step(&self) -> Result<Progress> {
-        let core = &self.0;
-        let Some(newest) = core.log.newest() else {
-            core.waiting_since.nothing();
+impl Core {
+    /// Commits what is old, or much.
+    fn commit_step(&self) -> Result<Progress> {
+        let Some(newest) = self.log.newest() else {
+            self.waiting_since.nothing();
             return Ok(Progress::Idle);
         };
-        let age = core.uncommitted_ns().unwrap_or_else(|| {
-            core.waiting_since.begin(&*core.env);
+        let age = self.uncommitted_ns().unwrap_or_else(|| {
+            self.waiting_since.begin(&*self.env);
             0
         });
-        let is_old = Duration::from_nanos(age).as_secs() >= core.config.commit_interval;
-        if !is_old && !core.much_is_uncommitted() && !core.much_waits(false) {
+        let is_old = self.is_old(age);
+        if !is_old && !self.much_is_uncommitted() && !self.much_waits(false) {
             return Ok(Progress::Idle);
         }
         reach::hit(Place::TimerCommit);
         // What is old is committed in time, whoever is at the disk.
-        core.commit_late(crate::Tid(newest), !is_old)?;
+        self.commit_late(crate::Tid(newest), !is_old)?;
         Ok(Progress::Worked)
     }
-}
 
-/// Flushes file data that was written in place before too much of it is dirty.
-struct Flusher(Arc<Core>);
-
-impl Step for Flusher {
-    type Error = JournalError;
-
-    fn name(&self) -> &'static str {
-        "flush"
-    }
-
-    fn bell(&self) -> &Bell {
-        &self.0.bells.flusher
-    }
-
-    fn step(&self) -> Result<Progress> {
-        let core = &self.0;
-        if core.in_place.bytes() < core.bound.dirty() {
+    /// Flushes file data that was written in place before too much of it is dirty.
+    fn flush_step(&self) -> Result<Progress> {
+        if self.in_place.bytes() < self.bound.dirty {
             return Ok(Progress::Idle);
         }
-        core.check_alive()?;
+        self.check_alive()?;
         reach::hit(Place::BackgroundFlush);
-        core.or_abort(core.flush_data())?;
+        self.or_abort(self.flush_data())?;
         Ok(Progress::Worked)
     }
-}
 
-/// Checkpoints while more than half of the log, or of the memory for its blocks, is in use.
-struct Checkpointer(Arc<Core>);
-
-impl Step for Checkpointer {
-    type Error = JournalError;
-
-    fn name(&self) -> &'static str {
-        "checkpoint"
-    }
-
-    fn bell(&self) -> &Bell {
-        &self.0.bells.checkpointer
-    }
-
-    fn step(&self) -> Result<Progress> {
-        let core = &self.0;
-        if !core.is_crowded(2) || core.home_rests() {
+    /// Checkpoints while more than half of the log, or of the memory for its blocks, is in use.
+    fn checkpoint_step(&self) -> Result<Progress> {
+        if !self.is_crowded(2) || self.home_rests() {
             return Ok(Progress::Idle);
         }
-        if !core.checkpoint()? {
-            core.commit_late(core.tid(), true)?;
-            if !core.checkpoint()? {
+        if !self.checkpoint()? {
+            self.commit_late(self.tid(), true)?;
+            if !self.checkpoint()? {
                 return Ok(Progress::Idle);
             }
         }

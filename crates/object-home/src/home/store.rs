@@ -2,7 +2,7 @@
 
 use super::change::{Draft, whole_chunks};
 use super::{BATCH, Home, HomeError, LOOSE, Order, Writer};
-use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, check_range};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, DeviceClass, Result, check_range};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::io::IoSlice;
@@ -151,6 +151,7 @@ impl BlockStore for Home {
             swap: None,
             batch: self.writer.as_ref().map(|_| BATCH),
             read_only: self.writer.is_none(),
+            device: DeviceClass::default(),
         }
     }
 

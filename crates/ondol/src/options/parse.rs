@@ -8,7 +8,7 @@ use ondol_volume::{Atime, Fsync, OnError};
 const MOST_THREADS: usize = 64;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 32] = [
+pub const OPTION_NAMES: [&str; 33] = [
     "ro",
     "rw",
     "norecovery",
@@ -36,6 +36,7 @@ pub const OPTION_NAMES: [&str; 32] = [
     "fsync=",
     "commit=",
     "dirty=",
+    "device=",
     "cache=",
     "checkpoint_threads=",
     "buffer=",
@@ -100,6 +101,7 @@ impl Options {
             ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix or file")),
             ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
             ("dirty", Some(v)) => self.dirty_bytes = Some(size("dirty", v)?.max(64 << 10)),
+            ("device", Some(v)) => self.device = Some(v.parse().map_err(|_| bad("device", v, "memory, ssd or disk"))?),
             ("buffer", Some(v)) => self.buffer = Some(size("buffer", v)?),
             ("checkpoint_threads", Some(v)) => self.checkpoint_threads = Some(threads(v)?),
             ("take_over", None) => self.take_over = true,

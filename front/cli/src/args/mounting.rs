@@ -14,7 +14,8 @@ Mount options:
   errors=remount-ro|continue      what to do when corruption is found; as the image says
   fsync=prefix|file               what an fsync makes durable: all earlier operations, or those up to its file's last: prefix
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
-  dirty=SIZE                      data that may wait to be written, and less where the medium is slow: a quarter of cache=
+  dirty=SIZE                      data that may wait to be written, at most 32M, and 12M on a disk: a quarter of cache=
+  device=memory|ssd|disk          the class of the device below the image: as the system says, or ssd
   cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
   buffer=SIZE                     of a new NVM pool for file data: half of it, at most 256M
   checkpoint_threads=N            threads that write blocks home at a checkpoint: 4, or 1 on one processor

@@ -4,7 +4,36 @@ use super::{Append, Dir, Durable, File, Fs, Stat, clear, in_op};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Caller, FileType, Ino, ROOT, Rename, SetAttr, SetTime, Volume};
 use std::io;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An open volume, and the lock that each call takes, if they are to take one: what papers/5 calls fine-grained, records without what makes them scale.
+#[derive(Clone)]
+struct Calls {
+    volume: Arc<Volume>,
+    one: Option<Arc<Mutex<()>>>,
+}
+
+/// The volume for one call.
+struct Call<'v> {
+    inodes: &'v Inodes,
+    _one: Option<MutexGuard<'v, ()>>,
+}
+
+impl Calls {
+    fn inodes(&self) -> Call<'_> {
+        let one = self.one.as_ref().map(|one| one.lock().unwrap_or_else(PoisonError::into_inner));
+        Call { inodes: self.volume.inodes(), _one: one }
+    }
+}
+
+impl Deref for Call<'_> {
+    type Target = Inodes;
+
+    fn deref(&self) -> &Inodes {
+        self.inodes
+    }
+}
 
 /// A directory of an open volume. Dropping it empties and removes the directory, if it was asked to.
 pub(crate) struct LibFs {
@@ -14,11 +43,12 @@ pub(crate) struct LibFs {
 }
 
 impl LibFs {
-    /// Works in a new directory `name` of the volume's root, which is removed at the end if `remove` is set.
-    pub(crate) fn new(volume: Arc<Volume>, name: &str, remove: bool) -> io::Result<Self> {
-        let made = volume.inodes().mkdir(ROOT, name.as_bytes(), 0o755, Caller::default());
+    /// Works in a new directory `name` of the volume's root, which is removed at the end if `remove` is set. `one_lock`: one call at a time.
+    pub(crate) fn new(volume: Arc<Volume>, name: &str, remove: bool, one_lock: bool) -> io::Result<Self> {
+        let calls = Calls { volume, one: one_lock.then(Arc::default) };
+        let made = calls.inodes().mkdir(ROOT, name.as_bytes(), 0o755, Caller::default());
         let ino = made.map_err(|e| failed("mkdir", &e))?.ino;
-        Ok(Self { root: Arc::new(LibDir { volume, ino }), name: name.to_owned(), remove })
+        Ok(Self { root: Arc::new(LibDir { calls, ino }), name: name.to_owned(), remove })
     }
 }
 
@@ -42,18 +72,18 @@ impl Drop for LibFs {
 }
 
 struct LibDir {
-    volume: Arc<Volume>,
+    calls: Calls,
     ino: Ino,
 }
 
 impl LibDir {
-    fn inodes(&self) -> &Inodes {
-        self.volume.inodes()
+    fn inodes(&self) -> Call<'_> {
+        self.calls.inodes()
     }
 
     fn file(&self, ino: Ino) -> io::Result<Box<dyn File>> {
         self.inodes().open(ino).map_err(|e| failed("open", &e))?;
-        Ok(Box::new(LibFile { volume: Arc::clone(&self.volume), ino, open: true }))
+        Ok(Box::new(LibFile { calls: self.calls.clone(), ino, open: true }))
     }
 }
 
@@ -61,12 +91,12 @@ impl Dir for LibDir {
     fn mkdir(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
         let made = self.inodes().mkdir(self.ino, name.as_bytes(), 0o755, Caller::default());
         let ino = made.map_err(|e| failed("mkdir", &e))?.ino;
-        Ok(Arc::new(Self { volume: Arc::clone(&self.volume), ino }))
+        Ok(Arc::new(Self { calls: self.calls.clone(), ino }))
     }
 
     fn enter(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
         let ino = self.inodes().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
-        Ok(Arc::new(Self { volume: Arc::clone(&self.volume), ino }))
+        Ok(Arc::new(Self { calls: self.calls.clone(), ino }))
     }
 
     fn pass(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
@@ -79,7 +109,8 @@ impl Dir for LibDir {
     }
 
     fn open(&self, name: &str, _append: Append) -> io::Result<Box<dyn File>> {
-        self.file(self.inodes().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino)
+        let ino = self.inodes().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
+        self.file(ino)
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
@@ -133,14 +164,14 @@ impl Dir for LibDir {
 }
 
 struct LibFile {
-    volume: Arc<Volume>,
+    calls: Calls,
     ino: Ino,
     open: bool,
 }
 
 impl LibFile {
-    fn inodes(&self) -> &Inodes {
-        self.volume.inodes()
+    fn inodes(&self) -> Call<'_> {
+        self.calls.inodes()
     }
 }
 

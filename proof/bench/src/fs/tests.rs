@@ -69,10 +69,10 @@ fn in_process() {
     let image = dir.path().join("volume.img");
     Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("format");
     let volume = Arc::new(Volume::open(&image).expect("open"));
-    exercise(&LibFs::new(Arc::clone(&volume), "kept", false).expect("directory"));
+    exercise(&LibFs::new(Arc::clone(&volume), "kept", false, false).expect("directory"));
     assert!(volume.exists("/kept").expect("exists"));
 
-    let fs = LibFs::new(Arc::clone(&volume), "removed", true).expect("directory");
+    let fs = LibFs::new(Arc::clone(&volume), "removed", true, false).expect("directory");
     fs.root().mkdir("d").expect("mkdir").create("f", Append::Seek).expect("create").close().expect("close");
     drop(fs);
     assert!(!volume.exists("/removed").expect("exists"), "a directory goes with all that is in it");

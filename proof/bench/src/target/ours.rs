@@ -4,7 +4,7 @@ use super::device::Modelled;
 use super::image::{self, ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::session::{Session, Setting};
-use super::spec::Image;
+use super::spec::{Image, On};
 use super::{bucket, unique_name};
 use crate::BenchError;
 use crate::command::Program;
@@ -15,7 +15,7 @@ use crate::fs::std_fs::StdFs;
 use crate::guarantee;
 use crate::interrupt::Interrupt;
 use ondol::pool::CreateOptions;
-use ondol::{FormatOptions, Options, Volume};
+use ondol::{DeviceClass, FormatOptions, Options, Volume};
 use ondol_env::System;
 use std::ffi::OsString;
 use std::io;
@@ -45,7 +45,7 @@ impl Ours {
 pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchError> {
     let (pool, options) = with_log(image, setting)?;
     let options = Options::parse(&options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
-    let options = if image.one_lock { options.with_one_lock() } else { options };
+    let options = if image.one_lock { options.with_checkpoint_threads(1) } else { options };
     let (path, made) = find_or_make(image, setting)?;
     let device = Modelled::of(image.on, &path)?;
     slow_from_now_on(device.as_ref());
@@ -54,7 +54,8 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
         None => Volume::open_with(&path, &options),
     };
     let volume = Arc::new(volume.map_err(|e| failed(path.display(), &e))?);
-    let fs = LibFs::new(Arc::clone(&volume), &unique_name(), made.is_none()).context(|| path.display().to_string())?;
+    let fs = LibFs::new(Arc::clone(&volume), &unique_name(), made.is_none(), image.one_lock)
+        .context(|| path.display().to_string())?;
     let probe = Probe::Volume(Arc::clone(&volume));
     Ok(Session {
         fs: Box::new(fs),
@@ -106,17 +107,28 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
     })
 }
 
-/// An engine measures its disk from its opening on: it must not find another one there while it is filled.
+/// A volume meets the disk from its opening on: it must not find another one there while it is filled.
 fn slow_from_now_on(device: Option<&Modelled>) {
     if let Some(device) = device {
         device.set_slow(true);
     }
 }
 
+/// The class of a modelled disk: the system knows nothing of it.
+fn class_of(image: &Image) -> Option<String> {
+    match image.on {
+        Some(On::Ssd) => Some(DeviceClass::Ssd),
+        Some(On::Hdd) => Some(DeviceClass::Disk),
+        _ => None,
+    }
+    .map(|class| format!("device={class}"))
+}
+
 /// The pool, or the log of a volume in object storage, that is made for an image, if one is, and the image's mount options with it.
 fn with_log(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
     let delay = image.delay.map(|delay| format!("store_delay={delay}"));
-    let words: Vec<String> = [image.options.clone()].into_iter().chain(delay).filter(|word| !word.is_empty()).collect();
+    let words = class_of(image).into_iter().chain([image.options.clone()]).chain(delay);
+    let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
     let options = words.join(",");
     let Some(bytes) = image.pool else { return Ok((bucket::log(image)?, options)) };
     let file = ImageFile::create_in(&super::in_memory(&setting.dir)?, bytes)?;

@@ -116,7 +116,7 @@ pub(crate) struct Image {
     pub(crate) on: Option<On>,
     /// Bytes of the NVM pool in memory that is made for it, if one is.
     pub(crate) pool: Option<u64>,
-    /// Its engine has one lock for everything.
+    /// One lock is taken around each call to it.
     pub(crate) one_lock: bool,
     /// Milliseconds that each request to the store takes longer, if the image is a volume in object storage.
     pub(crate) delay: Option<u64>,

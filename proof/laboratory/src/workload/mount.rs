@@ -1,6 +1,6 @@
 //! How the volume of a workload is mounted, beside its engine and data mode.
 
-use ondol::{Fsync, JournalEngine, Options};
+use ondol::{DeviceClass, Fsync, JournalEngine, Options};
 use ondol_medium::PAGE;
 use std::fmt;
 use std::str::FromStr;
@@ -23,14 +23,14 @@ pub enum Mount {
     Kept,
     /// Much room, and no more new data than two blocks waits for a commit: the next operation, or the background, writes it.
     Early,
-    /// Much room, and the bound of what waits follows a medium that is said to be slow.
-    Paced,
+    /// Much room, over what is said to be memory: new data is written through, and units are not compressed.
+    Through,
 }
 
 impl Mount {
     /// All of them.
     pub const ALL: [Self; 8] =
-        [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty, Self::File, Self::Kept, Self::Early, Self::Paced];
+        [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty, Self::File, Self::Kept, Self::Early, Self::Through];
 
     /// One of all, with little memory more often.
     pub(crate) fn in_turn(n: u64) -> Self {
@@ -46,7 +46,7 @@ impl Mount {
             Self::File => "file",
             Self::Kept => "kept",
             Self::Early => "early",
-            Self::Paced => "paced",
+            Self::Through => "through",
         }
     }
 
@@ -54,7 +54,7 @@ impl Mount {
     pub(crate) fn over(self, options: Options, engine: JournalEngine) -> Options {
         // A long write is then more than may wait: the next operation lends a hand with it.
         let little = |options: Options| options.with_dirty(64 << 10).with_kept(16 << 10);
-        let has_room = matches!(self, Self::Roomy | Self::Kept | Self::Early | Self::Paced);
+        let has_room = matches!(self, Self::Roomy | Self::Kept | Self::Early | Self::Through);
         let options = if engine == JournalEngine::Compressed && !has_room { little(options) } else { options };
         match self {
             // Few records make a slice, and a checkpoint has several of them to take.
@@ -63,7 +63,7 @@ impl Mount {
             Self::Tight => options,
             Self::Roomy | Self::Kept => options.with_cache(ROOMY),
             Self::Early => options.with_cache(ROOMY).with_kept(2 << 10),
-            Self::Paced => options.with_cache(ROOMY).with_dirty(64 << 10).with_drains(SLOW, 4 << 10),
+            Self::Through => options.with_cache(ROOMY).with_device(DeviceClass::Memory),
             Self::Zeroing => options.with_cache(ROOMY).with_zeroing(true),
             Self::Dirty => little(options),
         }
@@ -90,9 +90,6 @@ impl Mount {
         if matches!(self, Self::Zeroing | Self::Dirty) { 1024 } else { 64 }
     }
 }
-
-/// Nanoseconds for a byte: some 8 KiB drain while somebody waits.
-const SLOW: u64 = 12_000;
 
 /// Bytes of a cache that has room for a few blocks.
 const LITTLE: u64 = 96 << 10;

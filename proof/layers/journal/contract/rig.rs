@@ -1,7 +1,7 @@
 //! What the contract's tests stand on: a client, a medium that fails as it is told, an engine on it.
 
 pub(crate) use crate::{BLOCK, BLOCKS};
-use ondol_block::{BlockStore, RamStore};
+use ondol_block::{BlockStore, DeviceClass, RamStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
@@ -164,14 +164,13 @@ pub(crate) fn config() -> Config {
         commit_interval: 5,
         dirty_bytes: 1 << 20,
         kept_bytes: Some(1 << 20),
-        drains: None,
+        device: DeviceClass::Disk,
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,
         discard: false,
         zeroing: false,
         checkpoint_threads: None,
-        one_lock: false,
     }
 }
 

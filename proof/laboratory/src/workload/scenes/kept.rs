@@ -46,7 +46,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         "write /a 0 9000 #1\nchattr /a j\nwrite /a 1000 3000 #2\nfsync /a\nmap-commit /a 0 300 1500 2 #3\nunlink /a\nsync",
     ));
     all.extend(together());
-    all.extend(paced());
+    all.extend(through());
     all.push(scene(
         "kept-where-the-log-had-data",
         full!("12K").to_owned() + "\nunlink /hole\nsync\ncreate /x 0644\nchattr /x j\nwrite /x 0 12K #7\nsync",
@@ -55,21 +55,21 @@ pub(super) fn scenes() -> Vec<Scene> {
     all
 }
 
-/// The bound of what waits falls with each commit that somebody waits for, so that operations write early, and rises where nobody does.
-fn paced() -> [Scene; 2] {
-    let slow = "write /a 0 40K #1\nsync\nwrite /b 0 12K #2\nfsync /b\ntruncate /a 0\nsync\nappend /b 900 #3\nsync\n";
-    let less =
+/// New data that is written through is changed, freed, and written again.
+fn through() -> [Scene; 2] {
+    let passes = "write /a 0 40K #1\nsync\nwrite /b 0 12K #2\nfsync /b\ntruncate /a 0\nsync\nappend /b 900 #3\nsync\n";
+    let again =
         "write /a 0 20K #4\nwrite /a 30K 9K #5\nchmod /b 0600\ntruncate /a 7000\nwrite /a 1000 9000 #6\nfsync /a";
-    let quiet = lines(0..11, |n| format!("append /b 700 #{n}7\nidle 6"));
+    let late = lines(0..11, |n| format!("append /b 7K #{n}7\nidle 6"));
     let before = "create /a 0644\ncreate /b 0644\nsync";
     [
-        scene("paced-by-a-slow-medium", before, slow.to_owned() + less).mount(Mount::Paced),
+        scene("written-through", before, passes.to_owned() + again).mount(Mount::Through),
         scene(
-            "paced-where-nobody-syncs",
-            before.to_owned() + "\n" + slow.trim_end(),
-            quiet + "write /a 0 30K #8\nsync",
+            "written-through-where-nobody-syncs",
+            before.to_owned() + "\n" + passes.trim_end(),
+            late + "write /a 0 30K #8\nsync",
         )
-        .mount(Mount::Paced),
+        .mount(Mount::Through),
     ]
 }
 

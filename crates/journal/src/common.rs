@@ -1,0 +1,201 @@
+//! What the cores of all engines have in common: what they stand on, that they stop for good, and their background work.
+
+use crate::block_engine::Config;
+use crate::cache::Cache;
+use crate::contract::{Client, EngineStats, Extent};
+use crate::in_place::InPlace;
+use crate::{JournalError, Result};
+use ondol_block::BlockStore;
+use ondol_env::reach::{self, Place};
+use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Condvar, Mutex};
+use ondol_env::{Bell, Env, Progress, Step};
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The part of an engine's core that all have.
+pub(crate) struct Common {
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) block_size: usize,
+    pub(crate) client: Arc<dyn Client>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) config: Config,
+    /// Looked at by every operation: a lock would be a line of memory that all of them write.
+    pub(crate) aborted: OnceLock<String>,
+    pub(crate) in_place: InPlace,
+    pub(crate) bells: Bells,
+    pub(crate) stats: Mutex<EngineStats>,
+    /// Whoever waits for room.
+    pub(crate) waiters: Arc<Waiters>,
+}
+
+impl Common {
+    pub(crate) fn new(
+        store: Arc<dyn BlockStore>,
+        block_size: usize,
+        client: Arc<dyn Client>,
+        env: Arc<dyn Env>,
+        config: Config,
+    ) -> Self {
+        // A cache has so many blocks at least.
+        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        Self {
+            store,
+            block_size,
+            client,
+            env,
+            config,
+            aborted: OnceLock::new(),
+            in_place: InPlace::default(),
+            bells: Bells::default(),
+            stats: Mutex::default(),
+            waiters: Arc::default(),
+        }
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match self.aborted.get() {
+            Some(why) => Err(JournalError::Aborted(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the engine for good: the medium's state is unknown, so nothing may be called durable any more.
+    pub(crate) fn abort(&self, error: &JournalError) {
+        self.aborted.get_or_init(|| error.to_string());
+        tracing::error!("journal stopped: {error}");
+        self.waiters.wake_all();
+    }
+
+    pub(crate) fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| self.abort(e))
+    }
+
+    pub(crate) fn byte_offset(&self, block: u64) -> u64 {
+        block * self.block_size as u64
+    }
+
+    pub(crate) fn discard(&self, extent: Extent) -> Result<bool> {
+        let len = u64::from(extent.len) * self.block_size as u64;
+        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
+    }
+
+    /// Tells the volume that freed blocks may be allocated again, which no write can reach any more.
+    pub(crate) fn release(&self, freed: &[Extent]) {
+        if freed.is_empty() {
+            return;
+        }
+        if self.config.discard {
+            reach::hit(Place::Discarded);
+            let failed = freed.iter().find_map(|extent| self.discard(*extent).err());
+            failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
+        }
+        self.client.release(freed);
+    }
+
+    /// Nanoseconds since `then`.
+    pub(crate) fn since(&self, then: u64) -> u64 {
+        self.env.monotonic_ns().saturating_sub(then)
+    }
+
+    /// What has waited so many nanoseconds is to be committed (`commit=`).
+    pub(crate) fn is_old(&self, ns: u64) -> bool {
+        Duration::from_nanos(ns).as_secs() >= self.config.commit_interval
+    }
+
+    /// Stops the engine when it is dropped by a panic: what a commit had is lost, and a later one must not be called durable.
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        Watch(self)
+    }
+}
+
+/// See [`Common::watch`].
+pub(crate) struct Watch<'a>(&'a Common);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abort(&JournalError::Aborted("a commit has failed unexpectedly".into()));
+        }
+    }
+}
+
+/// Threads that wait for room.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    count: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Waiters {
+    /// Waits until something changes; the timeout only bounds how late an abort is seen.
+    pub(crate) fn wait_for_change(&self) {
+        self.count.fetch_add(1, SeqCst);
+        let mut guard = self.lock.lock();
+        self.changed.wait_for(&mut guard, Duration::from_millis(10));
+        drop(guard);
+        self.count.fetch_sub(1, SeqCst);
+    }
+
+    pub(crate) fn wake_if_waited(&self) {
+        if self.count.load(SeqCst) > 0 {
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let _guard = self.lock.lock();
+        self.changed.notify_all();
+    }
+}
+
+/// Rung for the background work of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Bells {
+    /// Much is not committed. What is old it finds by the clock.
+    pub(crate) committer: Bell,
+    /// Much data is dirty, or a batch waits for nobody to settle it.
+    pub(crate) flusher: Bell,
+    /// The log, or the memory for its blocks, is crowded.
+    pub(crate) checkpointer: Bell,
+}
+
+/// A piece of background work as an object to be stepped.
+struct Work<C> {
+    core: Arc<C>,
+    name: &'static str,
+    bell: fn(&Bells) -> &Bell,
+    work: fn(&C) -> Result<Progress>,
+}
+
+impl<C: Deref<Target = Common> + Send + Sync> Step for Work<C> {
+    type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn bell(&self) -> &Bell {
+        (self.bell)(&self.core.bells)
+    }
+
+    fn step(&self) -> Result<Progress> {
+        (self.work)(&self.core)
+    }
+}
+
+/// Work of an engine: the name, whose bell rings for it, and what is done.
+pub(crate) type Part<C> = (&'static str, fn(&Bells) -> &Bell, fn(&C) -> Result<Progress>);
+
+/// The background work of an engine, to be stepped.
+pub(crate) fn steps<C: Deref<Target = Common> + Send + Sync + 'static>(
+    core: &Arc<C>,
+    parts: &[Part<C>],
+) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+    let step = |(name, bell, work): &Part<C>| -> Arc<dyn Step<Error = JournalError>> {
+        Arc::new(Work { core: core.clone(), name, bell: *bell, work: *work })
+    };
+    parts.iter().map(step).collect()
+}
