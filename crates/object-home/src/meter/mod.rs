@@ -62,18 +62,6 @@ pub struct Requests {
     pub unanswered: u64,
 }
 
-impl Requests {
-    /// What is priced as a write: puts, copies, uploads and lists.
-    pub fn writes(&self) -> u64 {
-        self.puts + self.copies + self.uploads + self.parts + self.lists
-    }
-
-    /// What is priced as a read.
-    pub fn reads(&self) -> u64 {
-        self.gets + self.heads
-    }
-}
-
 /// The counters themselves.
 #[derive(Debug)]
 pub(crate) struct Counts {

@@ -8,8 +8,8 @@
 use ondol::{FormatOptions, OpenOptions, Options, Volume};
 use ondol_object_home::object_store::local::LocalFileSystem;
 use ondol_object_home::object_store::path::Path as Prefix;
-use ondol_object_home::unruly::{Counts, Plan, Unruly};
 use ondol_object_home::{Bucket, Home, Opening};
+use ondol_stores::unruly::{Counts, Plan, Unruly};
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
