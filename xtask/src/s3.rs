@@ -76,25 +76,22 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     if let Some((_, words)) = words.split_first().filter(|(first, _)| *first == "--bench") {
         return bench::run(&served, words);
     }
-    let test = |words: &[&str]| {
-        let mut tests = Command::new(env!("CARGO"));
-        tests.args(crate::TEST).args(words);
+    let test = |mut tests: Command, words: &[&str]| {
+        tests.args(words);
         tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
         served.named_to(&mut tests);
         tests
     };
     // What needs the server or a real bucket is left out elsewhere.
-    let mut program = test(&["--test", "program", "bucket", "--", "--include-ignored"]);
-    crate::run(program.args(words))?;
-    let mut bench = crate::of_proof(&crate::TEST);
-    bench.args(["--test", "lab", "bucket_bench"]).env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests"));
-    served.named_to(&mut bench);
-    crate::run(&mut bench)?;
+    let mut program = Command::new(env!("CARGO"));
+    program.args(crate::TEST);
+    crate::run(test(program, &["--test", "program", "bucket", "--", "--include-ignored"]).args(words))?;
+    crate::run(&mut test(crate::of_proof(&crate::TEST), &["--test", "lab", "bucket_bench"]))?;
     if words.is_empty() {
-        crate::run(&mut test(&["--test", "object", "real_bucket", "--", "--ignored"]))
-    } else {
-        Ok(())
+        let words = ["--test", "object", "real_bucket", "--", "--ignored"];
+        return crate::run(&mut test(crate::of_proof(&crate::TEST), &words));
     }
+    Ok(())
 }
 
 /// `--rounds N`, or as many as usual; and the other words.

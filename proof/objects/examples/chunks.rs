@@ -1,7 +1,7 @@
 //! What workloads cost in object storage, by the size of chunks: requests and bytes first, then time. The store is a directory whose requests take so much longer.
 //!
 //! ```sh
-//! cargo run --release -p ondol --features object --example chunks -- DIR [DELAY_MS]... [--only WORKLOAD]
+//! cargo run --release --manifest-path proof/Cargo.toml -p ondol-objects --example chunks -- DIR [DELAY_MS]... [--only WORKLOAD]
 //! ```
 #![allow(clippy::disallowed_methods, reason = "it measures by the real clock")]
 

@@ -2,7 +2,6 @@
 //!
 //! What a client of a cloud repeats by itself is seen in its answers alone ([`Wire`]).
 
-mod pace;
 mod pulse;
 mod upload;
 mod wire;
@@ -56,8 +55,6 @@ pub struct Requests {
     pub failed: u64,
     /// Answers that ask for fewer requests.
     pub throttled: u64,
-    /// Requests that may be under way at once, after such answers. 0: as many as are made.
-    pub at_once: u64,
     /// For so many seconds the store has answered nothing that it was asked. 0: it answers, or nothing is asked.
     pub unanswered: u64,
 }
@@ -123,7 +120,6 @@ impl Counts {
             failed: of(&self.failed),
             // A client that repeats hides what it was told before.
             throttled: of(&self.throttled).max(wire.throttled),
-            at_once: wire.at_once,
             unanswered: self.pulse.unanswered(),
         }
     }

@@ -115,9 +115,7 @@ fn slow_from_now_on(device: Option<&Modelled>) {
 
 /// The pool, or the log of a volume in object storage, that is made for an image, if one is, and the image's mount options with it.
 fn with_log(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
-    let delay = image.delay.map(|delay| format!("store_delay={delay}"));
-    let words: Vec<String> = [image.options.clone()].into_iter().chain(delay).filter(|word| !word.is_empty()).collect();
-    let options = words.join(",");
+    let options = image.options.clone();
     let Some(bytes) = image.pool else { return Ok((bucket::log(image)?, options)) };
     let file = ImageFile::create_in(&super::in_memory(&setting.dir)?, bytes)?;
     ondol::pool::create(file.path(), &CreateOptions::new()).map_err(|e| failed(file.path().display(), &e))?;
