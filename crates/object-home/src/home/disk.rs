@@ -1,17 +1,18 @@
 //! A cache on the local disk: SlateDB's own, of parts of data objects, which never change.
 //!
 //! It checks nothing and flushes nothing. The database's checksums of blocks, indexes and filters tell what is damaged;
-//! it then asks again, and the part is fetched anew.
+//! it then asks again, and the part is fetched anew. What the cache knows of an object as a whole, its size, has no
+//! checksum: each opening forgets it, and the first read of the object asks the store again.
 
 use super::HomeError;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use slatedb::cached_object_store_stats::{CACHE_BYTES, PART_ACCESS_COUNT, PART_HIT_COUNT};
 use slatedb::config::ObjectStoreCacheOptions;
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, read_dir, remove_file};
 use std::io::{ErrorKind, Result};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What is fetched and kept as one. Smaller parts would be as many more requests of a long read.
@@ -19,6 +20,9 @@ const PART: usize = 1 << 20;
 
 /// No cache is smaller.
 const LEAST: u64 = 4 * PART as u64;
+
+/// Where in the directory parts are.
+const PARTS: &str = "parts";
 
 /// A cache on the local disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +75,7 @@ impl Held {
     pub(super) fn options(this: Option<&Self>) -> ObjectStoreCacheOptions {
         let disk = this.map(|held| &held.disk);
         ObjectStoreCacheOptions {
-            root_folder: disk.map(|disk| disk.dir.join("parts")),
+            root_folder: disk.map(|disk| disk.dir.join(PARTS)),
             max_cache_size_bytes: disk.map(|disk| disk.bytes as usize),
             part_size_bytes: PART,
             ..ObjectStoreCacheOptions::default()
@@ -99,8 +103,24 @@ fn locked(disk: &Disk) -> Result<Option<File>> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&disk.dir)?;
     match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(dir)),
+        Ok(()) => forget_sizes(&disk.dir.join(PARTS)).map(|()| Some(dir)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(e) => Err(e.into()),
     }
+}
+
+/// Removes what the cache knows of objects below `dir` beside their parts.
+fn forget_sizes(dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    for entry in read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            forget_sizes(&entry.path())?;
+        } else if entry.file_name() == "_head" {
+            remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }

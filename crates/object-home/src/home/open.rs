@@ -5,7 +5,7 @@
 
 use super::ahead::Ahead;
 use super::bypass::{Bypass, Empty, NOTE_KEY, Note};
-use super::cache::Cache;
+use super::cache::cache;
 use super::change::Loose;
 use super::disk::{Disk, Held};
 use super::holder::Holder;
@@ -329,7 +329,7 @@ impl Found {
     /// Opens the database and raises the epoch in its header, which is not written yet.
     async fn database(&self, making: Option<Making>) -> Result<Database, HomeError> {
         let Bucket { name, store, .. } = &self.bucket;
-        let (cache, empty) = (Arc::new(Cache::new(self.opening.cache)), Arc::new(Empty::default()));
+        let (cache, empty) = (cache(self.opening.cache), Arc::new(Empty::default()));
         let bypass = Bypass::new(store.clone(), self.opening.object / 2, empty.clone(), self.planted);
         let builder = Db::builder(database(&self.bucket), bypass.clone());
         let collecting = GarbageCollectorBuilder::new(database(&self.bucket), store.clone());

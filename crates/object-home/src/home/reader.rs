@@ -1,7 +1,7 @@
 //! Readers of the database: what they see, and when they begin again.
 
 use super::bypass::{NOTE_KEY, Note};
-use super::cache::Cache;
+use super::cache::cache;
 use super::disk::Held;
 use super::local::{Joined, judge};
 use super::open::{NEVER, Opening, database};
@@ -14,7 +14,6 @@ use bytes::Bytes;
 use ondol_env::plant::{self, Defect};
 use slatedb::config::DbReaderOptions;
 use slatedb::{DbReader, DbReaderMode};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A reader that is overtaken by writers so often gives up.
@@ -37,7 +36,6 @@ pub(super) async fn reader(
     let name = &bucket.name;
     let mut tries = 0;
     loop {
-        let cache = Arc::new(Cache::new(opening.cache));
         let options = DbReaderOptions {
             manifest_poll_interval: polls,
             object_store_cache_options: Held::options(disk),
@@ -48,7 +46,12 @@ pub(super) async fn reader(
             Some(disk) => builder.with_metrics_recorder(disk.recorder.clone()),
             None => builder,
         };
-        let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
+        let built = builder
+            .with_options(options)
+            .with_db_cache(cache(opening.cache), 0)
+            .with_filter_policies(filters())
+            .build()
+            .await;
         let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
         let header = match header(bucket, &reader).await {
             Ok(Some(header)) => return Ok((reader, header)),
