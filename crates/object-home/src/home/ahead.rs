@@ -1,8 +1,8 @@
 //! Reading ahead of whoever reads one byte after the other, so that several requests are under way at once.
 //!
-//! Pieces are scanned into the database's cache of blocks, which never change: nothing has to be kept here or dropped.
-//! What is asked for beyond a reader is never more than it has read in order, so at most half of it is in vain. Who reads
-//! what comes waits for it.
+//! Pieces are scanned into the database's cache of blocks, which never change: nothing has to be kept here or
+//! dropped. What is asked for beyond a reader is never more than it has read in order, so at most half of it is in
+//! vain. Who reads what comes waits for it.
 
 use ondol_env::sync::{Condvar, Mutex};
 use std::ops::Range;

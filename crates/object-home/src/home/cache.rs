@@ -1,4 +1,5 @@
-//! Indexes, filters and blocks of the database's objects, in memory and bounded. Without it each read of a chunk would take three requests.
+//! Indexes, filters and blocks of the database's objects, in memory and bounded. Without it each read of a chunk would
+//! take three requests.
 
 use async_trait::async_trait;
 use ondol_env::sync::Mutex;
@@ -7,7 +8,8 @@ use slatedb::db_cache::{CachedEntry, CachedKey, DbCache, SplitCache};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Of `room` bytes: half for blocks of data, and half apart from them, so that no stream of blocks drives them out, for indexes and filters.
+/// A cache of `room` bytes: half for blocks of data, and half apart from them, so that no stream of blocks drives them
+/// out, for indexes and filters.
 pub(super) fn cache(room: usize) -> Arc<dyn DbCache> {
     let half = || Some(Arc::new(Cache { room: room / 2, entries: Mutex::default() }) as Arc<dyn DbCache>);
     Arc::new(SplitCache::new().with_block_cache(half()).with_meta_cache(half()).build())
