@@ -5,9 +5,8 @@
 //!   a volume there as a block store                           [`Home`]                feature `object`
 //!   a log on this machine before it                           [`Local`]               feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
-//!   parts of objects on the local disk                        [`Disk`]                feature `object`
-//!   parts of objects that are read in order, in one answer    `streams`               feature `object`
-//!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
+//!   a cache on the local disk                                 [`Disk`]                feature `object`
+//!   what a store was asked, and what a volume takes           [`Requests`], [`Usage`] feature `object`
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
 //! ```
 //!
@@ -17,8 +16,6 @@
 
 #[cfg(feature = "object")]
 mod border;
-#[cfg(feature = "object")]
-mod disk_cache;
 mod error;
 mod format;
 #[cfg(feature = "object")]
@@ -28,30 +25,18 @@ mod meter;
 #[cfg(feature = "object")]
 mod place;
 #[cfg(feature = "object")]
-mod prices;
-#[cfg(feature = "object")]
 mod probe;
-#[cfg(feature = "object")]
-mod slow;
-#[cfg(feature = "object")]
-mod streams;
-/// For tests, and no part of the interface.
-#[cfg(feature = "object")]
-#[doc(hidden)]
-pub mod unruly;
 #[cfg(feature = "object")]
 mod usage;
 
 #[cfg(feature = "object")]
 pub use border::Border;
-#[cfg(feature = "object")]
-pub use disk_cache::{Disk, DiskUse};
 pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
 pub use home::{
-    BATCH, Home, HomeError, Lag, Leased, Local, LogContents, LogMedium, LoggedBatch, LoggedRanges, Making, Of, Opening,
-    RedoFile, RedoNvm, Snapshot, What,
+    BATCH, Disk, DiskUse, Home, HomeError, Lag, Leased, Local, LogContents, LogMedium, LoggedBatch, LoggedRanges,
+    Making, Of, Opening, RedoFile, RedoNvm, Snapshot, What,
 };
 #[cfg(feature = "object")]
 pub use meter::{Requests, Wire};
@@ -59,8 +44,6 @@ pub use meter::{Requests, Wire};
 pub use object_store;
 #[cfg(feature = "object")]
 pub use place::{Bucket, Kind, Place, PlaceError};
-#[cfg(feature = "object")]
-pub use prices::{Estimate, PriceError, Prices};
 #[cfg(feature = "object")]
 pub use probe::{Depth, ProbeError, Probed, Refusal, probe};
 #[cfg(feature = "object")]

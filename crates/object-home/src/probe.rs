@@ -372,6 +372,3 @@ const ONE: &str = "one";
 fn unexpected(what: &'static str) -> Error {
     Error::Generic { store: "probe", source: what.into() }
 }
-
-#[cfg(test)]
-mod tests;

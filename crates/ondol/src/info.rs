@@ -302,11 +302,11 @@ impl Volume {
         Ok(info)
     }
 
-    /// As [`Volume::info`], with what a volume in object storage takes there and about costs: the store is asked for a list, which is waited for up to ten seconds.
+    /// As [`Volume::info`], with what a volume in object storage takes there: the store is asked for a list, which is waited for up to ten seconds.
     ///
     /// # Errors
-    /// As [`Volume::info`]. A store that does not answer leaves the two out.
-    pub fn info_with_cost(&self) -> Result<Info> {
+    /// As [`Volume::info`]. A store that does not answer leaves it out.
+    pub fn info_with_usage(&self) -> Result<Info> {
         let mut info = self.info()?;
         if let (Some(held), Some(bucket)) = (&self.composed().held, &mut info.bucket) {
             held.weigh(bucket);

@@ -63,7 +63,6 @@ pub struct Options {
     pub(crate) store_timeout: Option<u64>,
     /// Bytes of memory for what is read of the store's own structures.
     pub(crate) store_cache: Option<u64>,
-    pub(crate) store_delay: Option<u64>,
     /// When a write to it counts as durable.
     pub(crate) durable: Option<Durable>,
     /// The file of the log on this machine, the size of a new one, and how far the bucket may be behind it: bytes and seconds.
@@ -73,7 +72,7 @@ pub struct Options {
     pub(crate) lag_seconds: Option<u64>,
     /// Logs of other machines or times of which it does not matter what they hold.
     pub(crate) give_up: Vec<[u8; 16]>,
-    /// The file of a cache on the local disk, and its size.
+    /// The directory of a cache on the local disk, and its size.
     pub(crate) disk_cache: Option<PathBuf>,
     pub(crate) disk_cache_size: Option<u64>,
 }
@@ -110,7 +109,6 @@ impl Default for Options {
             lease: None,
             store_timeout: None,
             store_cache: None,
-            store_delay: None,
             durable: None,
             redo: None,
             redo_size: None,

@@ -70,7 +70,6 @@ mod tests {
             "on=ram|disk",
             "on=ssd|hdd",
             "s3://BUCKET/PREFIX",
-            "delay=MS",
             "null[,OPTIONS]",
             "passthrough[:DIR]",
             "xpoint",

@@ -31,7 +31,7 @@ pub(crate) const KINDS: [(&str, &str, &str); 10] = [
     (
         "lib:|fuse:s3://BUCKET/PREFIX|gs://…|az://…|file:///DIR[,OPTIONS]",
         "a fresh volume in object storage below that place, deleted afterwards; in a program built with the feature `object`",
-        "lib:file:///srv/store,delay=30",
+        "lib:file:///srv/store",
     ),
     (
         "kernel:ext4|xfs|btrfs[,OPTIONS]",
@@ -58,17 +58,13 @@ pub(crate) const KINDS: [(&str, &str, &str); 10] = [
 ];
 
 /// Options of targets that the bench itself reads; the others are passed on as mount options.
-pub(crate) const OPTIONS: [(&str, &str); 8] = [
+pub(crate) const OPTIONS: [(&str, &str); 7] = [
     ("size=SIZE", "size of an image that the bench makes [default: what the workload needs, at least 1G]"),
     ("on=ram|disk", "where an image that the bench makes lies: /dev/shm, or a disk [default: --dir]"),
     ("on=ssd|hdd", "the same in memory behind a modelled disk, whose requests take their time (docs/design/bench.md)"),
     (
         "pool=SIZE",
         "an NVM pool of this size, made in --dir if that is in memory or else in /dev/shm, in front of an image, lib: and fuse: only",
-    ),
-    (
-        "delay=MS",
-        "volumes in object storage only: each request to the store takes so many milliseconds longer, as if a directory were far away",
     ),
     ("redo=FILE", "with durable=local, as of a mount; the bench makes the file for each turn, and removes it"),
     (

@@ -1,9 +1,12 @@
-//! Block stores that fail, are recorded, or are as slow as a disk. Each wraps another one.
+//! Block stores that fail, are recorded, or are as slow as a disk, and with the feature `unruly` object stores that
+//! misbehave. Each wraps another one.
 #![forbid(unsafe_code)]
 
 mod fault;
 pub mod model;
 mod record;
+#[cfg(feature = "unruly")]
+pub mod unruly;
 
 pub use fault::{FaultPlan, Faulty};
 pub use record::Recorder;

@@ -1,4 +1,4 @@
-//! Volumes in object storage whose fsyncs end on this machine; what they cost; clones, and deleting.
+//! Volumes in object storage whose fsyncs end on this machine; what they take; clones, and deleting.
 
 use crate::bucket::{Store, durable};
 use crate::place::{fails, ondol, output, succeeds};
@@ -142,7 +142,7 @@ fn options_of_the_log_that_do_not_fit_are_refused_by_name() {
 }
 
 #[test]
-fn info_tells_what_a_volume_takes_asks_and_costs() {
+fn info_tells_what_a_volume_takes_and_asks() {
     let Some(store) = Store::new() else { return };
     store.mount(&format!("rw,disk_cache={},disk_cache_size=16M", store.file("blocks").display()));
     durable(&store.on("file"), &(0..400_000u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
@@ -151,16 +151,8 @@ fn info_tells_what_a_volume_takes_asks_and_costs() {
     let (stored, requests) = (&bucket["stored"], &bucket["requests"]);
     assert!(stored["bytes"].as_u64() >= Some(400_000) && stored["objects"].as_u64() > Some(2), "{told}");
     assert!(requests["puts"].as_u64() > Some(0) && requests["up"].as_u64() > Some(400_000), "{told}");
-    assert!(bucket["disk_cache"]["room"].as_u64() > Some(100), "{told}");
-    assert!(bucket["cost"].as_str().unwrap().starts_with("about $"), "{told}");
+    assert_eq!(bucket["disk_cache"]["room"], 16 << 20, "{told}");
     store.place.umount();
-    let prices = store.file("prices");
-    fs::write(&prices, "name dear\nstorage 1000000\nwrites 0\nreads 0\nout 0\n").unwrap();
-    let said = succeeds(ondol().arg("info").arg(store.target()).env("ONDOL_PRICES", &prices));
-    assert!(said.contains("dear") && said.contains("snapshots"), "{said}");
-    fs::write(&prices, "name dear\nstorage much\n").unwrap();
-    let said = succeeds(ondol().arg("info").arg(store.target()).env("ONDOL_PRICES", &prices));
-    assert!(said.contains("unknown: ONDOL_PRICES names") && said.contains("much"), "{said}");
 }
 
 #[test]

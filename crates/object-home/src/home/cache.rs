@@ -1,17 +1,23 @@
-//! Indexes, filters and blocks of the database's objects, in memory and bounded. Without it each read of a chunk would take three requests.
+//! Indexes, filters and blocks of the database's objects, in memory and bounded. Without it each read of a chunk would
+//! take three requests.
 
 use async_trait::async_trait;
 use ondol_env::sync::Mutex;
 use slatedb::Error;
-use slatedb::db_cache::{CacheFetch, CacheLoader, CachedEntry, CachedKey, DbCache};
+use slatedb::db_cache::{CachedEntry, CachedKey, DbCache, SplitCache};
 use std::collections::HashMap;
+use std::sync::Arc;
 
-/// Blocks of data, and apart from them, so that no stream of blocks drives them out, indexes and filters. Each has half of the room.
-#[derive(Default)]
-pub(super) struct Cache {
+/// A cache of `room` bytes: half for blocks of data, and half apart from them, so that no stream of blocks drives them
+/// out, for indexes and filters.
+pub(super) fn cache(room: usize) -> Arc<dyn DbCache> {
+    let half = || Some(Arc::new(Cache { room: room / 2, entries: Mutex::default() }) as Arc<dyn DbCache>);
+    Arc::new(SplitCache::new().with_block_cache(half()).with_meta_cache(half()).build())
+}
+
+struct Cache {
     room: usize,
-    blocks: Mutex<Generations>,
-    inner: Mutex<Generations>,
+    entries: Mutex<Generations>,
 }
 
 /// What is used moves to the young one, and the old one is dropped whole when the young one has half of the room.
@@ -25,17 +31,6 @@ struct Generations {
 
 /// What an entry takes beside its own bytes.
 const BESIDE: usize = 128;
-
-impl Cache {
-    /// With room for so many bytes.
-    pub(super) fn new(room: usize) -> Self {
-        Self { room: room / 2, ..Self::default() }
-    }
-
-    fn get(&self, key: &CachedKey) -> Option<CachedEntry> {
-        self.inner.lock().get(key, self.room)
-    }
-}
 
 impl Generations {
     fn get(&mut self, key: &CachedKey, room: usize) -> Option<CachedEntry> {
@@ -68,47 +63,40 @@ impl Generations {
     }
 }
 
+impl Cache {
+    fn get(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
+        Ok(self.entries.lock().get(key, self.room))
+    }
+}
+
 #[async_trait]
 impl DbCache for Cache {
     async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
-        Ok(self.blocks.lock().get(key, self.room))
-    }
-
-    async fn fetch_block(&self, key: CachedKey, loader: CacheLoader) -> Result<CacheFetch, Error> {
-        if let Some(entry) = self.get_block(&key).await? {
-            return Ok(CacheFetch::hit(entry));
-        }
-        let entry = loader().await?;
-        self.blocks.lock().put(key, entry.clone(), self.room);
-        Ok(CacheFetch::miss(entry))
+        self.get(key)
     }
 
     async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
-        Ok(self.get(key))
+        self.get(key)
     }
 
     async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
-        Ok(self.get(key))
+        self.get(key)
     }
 
     async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
-        Ok(self.get(key))
+        self.get(key)
     }
 
     async fn insert(&self, key: CachedKey, value: CachedEntry) {
-        self.inner.lock().put(key, value, self.room);
+        self.entries.lock().put(key, value, self.room);
     }
 
     async fn remove(&self, key: &CachedKey) {
-        self.blocks.lock().remove(key);
-        self.inner.lock().remove(key);
+        self.entries.lock().remove(key);
     }
 
     fn entry_count(&self) -> u64 {
-        let count = |entries: &Mutex<Generations>| {
-            let entries = entries.lock();
-            entries.young.len() + entries.old.len()
-        };
-        (count(&self.blocks) + count(&self.inner)) as u64
+        let entries = self.entries.lock();
+        (entries.young.len() + entries.old.len()) as u64
     }
 }

@@ -187,10 +187,10 @@ pub enum HomeError {
         file: String,
     },
     /// The cache on the local disk is none, or cannot be made.
-    #[error("{file} cannot be used as a cache: {why}")]
+    #[error("{dir} cannot be used as a cache: {why}")]
     DiskCache {
-        /// Its file.
-        file: String,
+        /// Its directory.
+        dir: String,
         /// Why.
         why: String,
     },

@@ -1,7 +1,7 @@
 //! A volume in a bucket as a block store.
 //!
 //! ```text
-//!   read      chunks that wait here (loose), what was read ahead, then the database: memory, cache, bucket
+//!   read      chunks that wait here (loose), then the database: memory, cache, bucket
 //!   write     loose chunks; a batch of their own when 8 MiB wait, or at a flush
 //!   submit    one batch of the database, with the record of the newest batch; nothing is durable
 //!   settle    one flush of the database's log at a time serves all who wait; with a local log, one persist of that
@@ -20,6 +20,7 @@ mod bypass;
 mod cache;
 mod change;
 mod clone;
+mod disk;
 mod encode;
 mod error;
 mod holder;
@@ -40,6 +41,7 @@ mod still;
 mod store;
 
 pub use clone::Of;
+pub use disk::{Disk, DiskUse};
 pub use error::HomeError;
 pub use keeper::Leased;
 pub use local::{Lag, Local, LogContents, LogMedium, LoggedBatch, LoggedRanges, RedoFile, RedoNvm};
@@ -47,10 +49,10 @@ pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
 
-use crate::disk_cache::Held;
-use crate::{Border, Bucket, ChunkFormat, DiskUse};
+use crate::{Border, Bucket, ChunkFormat};
 use ahead::Ahead;
 use change::{Loose, Put};
+use disk::Held;
 use keeper::Keeper;
 use local::Log;
 use ondol_block::Counters;
@@ -94,10 +96,9 @@ pub struct Home {
     counters: Counters,
     /// Threads for encoding.
     encoders: usize,
-    /// None: what is there may change, and nobody here hears of it.
-    ahead: Option<Arc<Ahead>>,
+    ahead: Arc<Ahead>,
     timeout: Option<Duration>,
-    disk: Option<Held>,
+    disk: Option<Arc<Held>>,
     seen: Option<Seen>,
     /// Last, so that what runs there ends when nothing here needs it any more.
     border: Border,
@@ -186,7 +187,7 @@ impl Home {
 
     /// What the cache on the local disk has done. None: it has none.
     pub fn disk_use(&self) -> Option<DiskUse> {
-        self.disk.as_ref().map(Held::counts)
+        self.disk.as_ref().map(|disk| disk.counts())
     }
 
     /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.
@@ -239,15 +240,11 @@ impl Home {
         }
         let newest = Newest { number: order.number + 1, epoch: order.epoch, time: System.now().sec };
         writer.flusher.bypass.give(puts.iter().map(|(_, value)| 64 + value.as_ref().map_or(0, Bytes::len)).sum());
-        let changed: Vec<u64> = puts.iter().map(|(number, _)| *number).collect();
         puts.iter().for_each(|(number, value)| order.recent.change(*number, value.as_ref()));
         let batch = batch(self.header.seed, puts, newest, header);
         let put = self.drive("taking a batch", hand_over(&writer.flusher, batch));
         match put {
             Ok(seq) => {
-                if let Some(ahead) = &self.ahead {
-                    ahead.change(&changed);
-                }
                 order.number = newest.number;
                 writer.turn.submitted(newest.number, seq);
                 Ok(())

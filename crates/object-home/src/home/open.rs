@@ -5,8 +5,9 @@
 
 use super::ahead::Ahead;
 use super::bypass::{Bypass, Empty, NOTE_KEY, Note};
-use super::cache::Cache;
+use super::cache::cache;
 use super::change::Loose;
+use super::disk::{Disk, Held};
 use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
@@ -19,8 +20,7 @@ use super::settings::{collector, filters, settings};
 use super::settle::{Flusher, Turn, explain, fault};
 use super::still::Still;
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
-use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
-use crate::{disk_cache, streams};
+use crate::{Border, Bucket, ChunkFormat, ChunkSize, probe};
 use bytes::Bytes;
 use ondol_block::Counters;
 use ondol_env::plant::{self, Defect};
@@ -135,6 +135,7 @@ struct Found {
     number: u64,
     /// What whoever opens breaks on purpose: threads of the runtime do not know it.
     planted: Option<Defect>,
+    disk: Option<Arc<Held>>,
 }
 
 impl Home {
@@ -164,9 +165,8 @@ impl Home {
     /// There is none, or no such snapshot; the store fails or does not let us; a record is damaged.
     pub fn view(bucket: &Bucket, what: &What, opening: &Opening) -> Result<Self, HomeError> {
         let border = border(bucket)?;
-        let (bucket, disk) = disk_cache::over(&streams::over(bucket), opening.disk.as_ref())?;
-        let is_newest = *what == What::Newest;
-        let (mut b, what, o) = (bucket.clone(), what.clone(), opening.clone());
+        let disk = Held::open(opening.disk.as_ref(), bucket.name())?;
+        let (mut b, what, o, cached) = (bucket.clone(), what.clone(), opening.clone(), disk.clone());
         let work = async move {
             let polls = if what == What::Now { NEVER } else { DbReaderOptions::default().manifest_poll_interval };
             let still = Still::over(&mut b, what == What::Now);
@@ -178,8 +178,8 @@ impl Home {
             require(&b, &found)?;
             // A snapshot is older than what was seen.
             let seen = Seen::beside(o.disk.as_ref()).filter(|_| matches!(mode, DbReaderMode::FollowLatest));
-            let (reader, header) = reader(&b, mode, polls, &o, &still).await?;
-            if let Err(e) = Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None) {
+            let (reader, header) = reader(&b, mode, polls, &o, &still, cached.as_deref()).await?;
+            if let Err(e) = Seen::require(seen.as_ref(), &b.name, &header, None) {
                 still.begin_anew();
                 leave(reader).await;
                 return Err(e);
@@ -188,20 +188,17 @@ impl Home {
         };
         let (reader, header) =
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
-        let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), None, opening.timeout, border);
+        let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), None, opening, border);
         home.disk = disk;
-        if is_newest {
-            home.ahead = None;
-        }
         Ok(home)
     }
 
     fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
         let border = border(bucket)?;
-        let (bucket, disk) = disk_cache::over(&streams::over(bucket), opening.disk.as_ref())?;
-        let (b, o, planted) = (bucket.clone(), opening.clone(), plant::current());
+        let disk = Held::open(opening.disk.as_ref(), bucket.name())?;
+        let (b, o, cached, planted) = (bucket.clone(), opening.clone(), disk.clone(), plant::current());
         let work = async move {
-            let found = Found::find(b, o, making.is_some(), planted).await?;
+            let found = Found { disk: cached, ..Found::find(b, o, making.is_some(), planted).await? };
             match found.database(making).await {
                 Ok(open) => Ok((found, open)),
                 Err(e) => {
@@ -224,7 +221,7 @@ impl Home {
         let (log, survey) = Joined::split(joined);
         let (db, loose) = (flusher.db.clone(), RwLock::new(Loose::default()));
         let writer = Writer { db: db.clone(), order, loose, turn, flusher, keeper, log, first };
-        let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
+        let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening, border);
         home.disk = disk;
         home.seen = Seen::beside(opening.disk.as_ref());
         match home.attach(sorted, survey.as_ref()) {
@@ -240,16 +237,16 @@ impl Home {
     }
 
     fn of(
-        bucket: Bucket,
+        bucket: &Bucket,
         header: Header,
         data: Data,
         writer: Option<Writer>,
-        timeout: Option<Duration>,
+        opening: &Opening,
         border: Border,
     ) -> Self {
         let (format, size) = (ChunkFormat::new(header.seed, header.chunk), AtomicU64::new(header.size));
         Self {
-            bucket,
+            bucket: bucket.clone(),
             size,
             format,
             header,
@@ -257,8 +254,8 @@ impl Home {
             writer,
             counters: Counters::default(),
             encoders: encode::threads(),
-            ahead: Some(Arc::new(Ahead::new(header.chunk.bytes()))),
-            timeout,
+            ahead: Arc::new(Ahead::new(header.chunk.bytes(), opening.cache / 2)),
+            timeout: opening.timeout,
             disk: None,
             seen: None,
             border,
@@ -299,7 +296,7 @@ impl Found {
         }
         // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a database without a header.
         if make && is_there {
-            match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default()).await {
+            match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default(), None).await {
                 Err(HomeError::Missing { .. }) => {}
                 Ok((reader, _)) => {
                     leave(reader).await;
@@ -322,7 +319,7 @@ impl Found {
             }
             taken => taken?,
         };
-        Ok(Self { bucket, opening, updates, manifest: newest, leases, lease, number, planted })
+        Ok(Self { bucket, opening, updates, manifest: newest, leases, lease, number, planted, disk: None })
     }
 
     fn keeper(&self) -> Keeper {
@@ -332,13 +329,17 @@ impl Found {
     /// Opens the database and raises the epoch in its header, which is not written yet.
     async fn database(&self, making: Option<Making>) -> Result<Database, HomeError> {
         let Bucket { name, store, .. } = &self.bucket;
-        let (cache, empty) = (Arc::new(Cache::new(self.opening.cache)), Arc::new(Empty::default()));
+        let (cache, empty) = (cache(self.opening.cache), Arc::new(Empty::default()));
         let bypass = Bypass::new(store.clone(), self.opening.object / 2, empty.clone(), self.planted);
         let builder = Db::builder(database(&self.bucket), bypass.clone());
         let collecting = GarbageCollectorBuilder::new(database(&self.bucket), store.clone());
         let builder = builder.with_gc_builder(collecting.with_options(collector(self.updates)).with_gc_filter(empty));
-        let builder =
-            builder.with_settings(settings(&self.opening)).with_db_cache(cache, 0).with_filter_policies(filters());
+        let settings = settings(&self.opening, Held::options(self.disk.as_deref()));
+        let builder = builder.with_settings(settings).with_db_cache(cache, 0).with_filter_policies(filters());
+        let builder = match &self.disk {
+            Some(disk) => builder.with_metrics_recorder(disk.recorder.clone()),
+            None => builder,
+        };
         // What was written is in the cache of who writes.
         let cached = BlockCachePolicy::default().with_flush_targets(&[CacheTarget::Index, CacheTarget::Filters]);
         let built = builder.with_block_cache_policy(cached).with_sst_block_size(BLOCK).build().await;
@@ -374,7 +375,7 @@ impl Found {
         };
         let header = clone::own(&self.bucket, begun, header).await?;
         let seen = Seen::beside(self.opening.disk.as_ref());
-        Seen::require(seen.as_ref(), name, &header, header.epoch, Some(newest.number))?;
+        Seen::require(seen.as_ref(), name, &header, Some(newest.number))?;
         if newest.epoch != header.epoch {
             let what = format!("the newest batch is of epoch {}, the header of epoch {}", newest.epoch, header.epoch);
             return Err(damaged(what));

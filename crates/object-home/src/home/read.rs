@@ -1,6 +1,5 @@
 //! Reading chunks.
 
-use super::ahead::{Part, Values};
 use super::change::{Pieces, patch};
 use super::{Data, Home, HomeError, Order, Writer, bounded};
 use crate::ChunkFormat;
@@ -10,6 +9,9 @@ use ondol_env::sync::atomic::Ordering::Relaxed;
 use slatedb::config::ScanOptions;
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// The values of a range of chunks.
+type Values = Vec<Option<Bytes>>;
 
 /// So many bytes are asked for at once.
 const WINDOW: u64 = 4 << 20;
@@ -44,7 +46,7 @@ impl Home {
         // What waits is looked at first: it is there until the database has it.
         let loose = self.writer.as_ref().map(|writer| writer.loose.read().within(first..end)).unwrap_or_default();
         let is_all = loose.len() as u64 == end - first;
-        let stored = if is_all { Values::new() } else { self.gather(offset, buf.len() as u64)? };
+        let stored = if is_all { Values::new() } else { self.fetch(first..end)? };
         let mut edge = vec![];
         for number in first..end {
             let start = number * size as u64;
@@ -68,45 +70,16 @@ impl Home {
 
     /// What is to be read next is fetched meanwhile.
     fn fetch_ahead(&self, offset: u64, len: u64) {
-        let Some(ahead) = &self.ahead else { return };
-        for wanted in ahead.read(offset, len, self.len()) {
+        for wanted in self.ahead.read(offset, len, self.len()) {
             let (data, name, limit) = (self.data.clone(), self.bucket.name.clone(), self.timeout);
             self.border.spawn(async move {
-                let how = whole();
-                let work = values_of(&data, wanted.chunks.clone(), &how, &name);
-                wanted.put(bounded(name.clone(), "reading ahead", limit, work).await);
+                let (how, chunks) = (whole(), wanted.chunks.clone());
+                let work = async { scan(&data, chunks, &how, |_, _| ()).await.map_err(|e| fault(&name, &e)) };
+                // Whoever reads it learns what is wrong.
+                let _ = bounded(name.clone(), "reading ahead", limit, work).await;
+                drop(wanted);
             });
         }
-    }
-
-    /// The values of the chunks that have these bytes: what was asked for before, and the rest.
-    fn gather(&self, offset: u64, len: u64) -> Result<Values, HomeError> {
-        let size = self.format.size().bytes() as u64;
-        let (first, end) = (offset / size, (offset + len).div_ceil(size));
-        let parts = self.ahead.as_ref().map(|ahead| ahead.find(offset, len)).unwrap_or_default();
-        let mut values: Values = vec![None; (end - first) as usize];
-        let mut put = |from: u64, found: &[Option<Bytes>]| {
-            values[(from - first) as usize..][..found.len()].clone_from_slice(found);
-        };
-        let mut at = first;
-        for Part { chunks, .. } in &parts {
-            if at < chunks.start {
-                put(at, &self.fetch(at..chunks.start)?);
-            }
-            at = chunks.end;
-        }
-        if at < end {
-            put(at, &self.fetch(at..end)?);
-        }
-        for part in parts {
-            match part.wait() {
-                Ok(found) => put(part.chunks.start, part.of(&found)),
-                Err(e @ HomeError::Away { .. }) => return Err(e),
-                // Perhaps because of something beside what is wanted.
-                Err(_) => put(part.chunks.start, &self.fetch(part.chunks.clone())?),
-            }
-        }
-        Ok(values)
     }
 
     /// Chunks of which parts are written, with these. What stays of them is asked for at once.
@@ -169,6 +142,7 @@ impl Home {
 
     /// The values of a range.
     fn fetch(&self, range: Range<u64>) -> Result<Values, HomeError> {
+        self.ahead.wait(&range);
         let (data, name) = (self.data.clone(), self.bucket.name.clone());
         let work = async move {
             if range.end - range.start > SINGLE {
@@ -203,9 +177,9 @@ async fn values_of(data: &Data, chunks: Range<u64>, how: &ScanOptions, name: &st
     Ok(values)
 }
 
-/// One request for each object: of a piece that is read ahead, which is one of several.
+/// One request for each object: of a piece that is read ahead, which is one of several. It stays in the cache.
 fn whole() -> ScanOptions {
-    ScanOptions::default().with_read_ahead_bytes(WINDOW as usize)
+    ScanOptions::default().with_read_ahead_bytes(WINDOW as usize).with_cache_blocks(true)
 }
 
 /// Several requests at once.

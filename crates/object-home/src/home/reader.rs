@@ -1,7 +1,8 @@
 //! Readers of the database: what they see, and when they begin again.
 
 use super::bypass::{NOTE_KEY, Note};
-use super::cache::Cache;
+use super::cache::cache;
+use super::disk::Held;
 use super::local::{Joined, judge};
 use super::open::{NEVER, Opening, database};
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
@@ -13,7 +14,6 @@ use bytes::Bytes;
 use ondol_env::plant::{self, Defect};
 use slatedb::config::DbReaderOptions;
 use slatedb::{DbReader, DbReaderMode};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A reader that is overtaken by writers so often gives up.
@@ -31,14 +31,27 @@ pub(super) async fn reader(
     polls: Duration,
     opening: &Opening,
     still: &Still,
+    disk: Option<&Held>,
 ) -> Result<(DbReader, Header), HomeError> {
     let name = &bucket.name;
     let mut tries = 0;
     loop {
-        let cache = Arc::new(Cache::new(opening.cache));
-        let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
+        let options = DbReaderOptions {
+            manifest_poll_interval: polls,
+            object_store_cache_options: Held::options(disk),
+            ..DbReaderOptions::default()
+        };
         let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
-        let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
+        let builder = match disk {
+            Some(disk) => builder.with_metrics_recorder(disk.recorder.clone()),
+            None => builder,
+        };
+        let built = builder
+            .with_options(options)
+            .with_db_cache(cache(opening.cache), 0)
+            .with_filter_policies(filters())
+            .build()
+            .await;
         let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
         let header = match header(bucket, &reader).await {
             Ok(Some(header)) => return Ok((reader, header)),
@@ -78,11 +91,12 @@ async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, Ho
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
 pub(super) async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>) -> Result<(), HomeError> {
     let name = &bucket.name;
-    let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default()).await {
-        Ok(found) => found,
-        Err(HomeError::Missing { .. }) => return Ok(()),
-        Err(e) => return Err(e),
-    };
+    let (reader, header) =
+        match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default(), None).await {
+            Ok(found) => found,
+            Err(HomeError::Missing { .. }) => return Ok(()),
+            Err(e) => return Err(e),
+        };
     let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
     leave(reader).await;
     let number = newest?.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);

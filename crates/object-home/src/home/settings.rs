@@ -9,7 +9,8 @@ use super::local::Local;
 use super::open::Opening;
 use super::runs::Runs;
 use slatedb::config::{
-    CompactionWorkerOptions, CompactorOptions, GarbageCollectorDirectoryOptions, GarbageCollectorOptions, Settings,
+    CompactionWorkerOptions, CompactorOptions, GarbageCollectorDirectoryOptions, GarbageCollectorOptions,
+    ObjectStoreCacheOptions, Settings,
 };
 use slatedb::{BloomFilterPolicy, FilterPolicy};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const FILTERED: u32 = 16;
 const OBJECTS: usize = 256;
 
 /// Requests are made when we ask for them, idle volumes ask seldom, and fences stay for ever.
-pub(super) fn settings(opening: &Opening) -> Settings {
+pub(super) fn settings(opening: &Opening, disk: ObjectStoreCacheOptions) -> Settings {
     let (object, poll) = (opening.object, Duration::from_secs(10));
     // What waits for the bucket is counted twice, as the database's log and as its memtable.
     let lag = opening.local.as_ref().map_or(0, Local::bound) as usize;
@@ -48,6 +49,7 @@ pub(super) fn settings(opening: &Opening) -> Settings {
         l0_max_ssts: OBJECTS,
         l0_max_ssts_per_key: OBJECTS,
         compactor_options: Some(compactor),
+        object_store_cache_options: disk,
         // With a filter, by its own builder.
         garbage_collector_options: None,
         ..Settings::default()

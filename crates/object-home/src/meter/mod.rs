@@ -2,7 +2,6 @@
 //!
 //! What a client of a cloud repeats by itself is seen in its answers alone ([`Wire`]).
 
-mod pace;
 mod pulse;
 mod upload;
 mod wire;
@@ -56,22 +55,8 @@ pub struct Requests {
     pub failed: u64,
     /// Answers that ask for fewer requests.
     pub throttled: u64,
-    /// Requests that may be under way at once, after such answers. 0: as many as are made.
-    pub at_once: u64,
     /// For so many seconds the store has answered nothing that it was asked. 0: it answers, or nothing is asked.
     pub unanswered: u64,
-}
-
-impl Requests {
-    /// What is priced as a write: puts, copies, uploads and lists.
-    pub fn writes(&self) -> u64 {
-        self.puts + self.copies + self.uploads + self.parts + self.lists
-    }
-
-    /// What is priced as a read.
-    pub fn reads(&self) -> u64 {
-        self.gets + self.heads
-    }
 }
 
 /// The counters themselves.
@@ -135,7 +120,6 @@ impl Counts {
             failed: of(&self.failed),
             // A client that repeats hides what it was told before.
             throttled: of(&self.throttled).max(wire.throttled),
-            at_once: wire.at_once,
             unanswered: self.pulse.unanswered(),
         }
     }

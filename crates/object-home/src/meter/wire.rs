@@ -1,6 +1,5 @@
-//! The answers of a cloud, one by one: its client repeats requests by itself and says nothing of it. So it is here, too, that fewer are made when the store asks for that.
+//! The answers of a cloud, one by one: its client repeats requests by itself and says nothing of it.
 
-use super::pace::{Pace, Turn};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -8,23 +7,16 @@ use object_store::client::{
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// Sees each answer, and lets no more requests out than the store takes. Clones are the same one.
+/// Sees each answer. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
     seen: Arc<Answers>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Answers {
-    pace: Pace,
     repeated: AtomicU64,
     throttled: AtomicU64,
-}
-
-impl Default for Answers {
-    fn default() -> Self {
-        Self { pace: Pace::new(), repeated: AtomicU64::new(0), throttled: AtomicU64::new(0) }
-    }
 }
 
 /// What was seen.
@@ -32,30 +24,18 @@ impl Default for Answers {
 pub(super) struct Seen {
     pub(super) repeated: u64,
     pub(super) throttled: u64,
-    /// So many requests may be under way at once.
-    pub(super) at_once: u64,
 }
 
 impl Wire {
     pub(super) fn seen(&self) -> Seen {
-        let Answers { pace, repeated, throttled } = &*self.seen;
-        let at_once = pace.limit() as u64;
-        Seen { repeated: repeated.load(Relaxed), throttled: throttled.load(Relaxed), at_once }
+        Seen { repeated: self.seen.repeated.load(Relaxed), throttled: self.seen.throttled.load(Relaxed) }
     }
 
-    fn note(&self, turn: Turn<'_>, status: Option<u16>) {
+    fn note(&self, status: Option<u16>) {
         // What has no answer, or one of these, is asked again.
         let is_repeated = status.is_none_or(|status| status >= 500 || matches!(status, 408 | 429));
         self.seen.repeated.fetch_add(u64::from(is_repeated), Relaxed);
-        match status {
-            Some(429 | 503) => {
-                self.seen.throttled.fetch_add(1, Relaxed);
-                turn.throttled();
-            }
-            Some(status) if status < 500 => turn.served(),
-            // Says nothing of how many it takes.
-            _ => drop(turn),
-        }
+        self.seen.throttled.fetch_add(u64::from(matches!(status, Some(429 | 503))), Relaxed);
     }
 }
 
@@ -75,9 +55,8 @@ struct Watched {
 #[async_trait::async_trait]
 impl HttpService for Watched {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let turn = self.wire.seen.pace.enter().await;
         let answer = self.inner.execute(request).await;
-        self.wire.note(turn, answer.as_ref().ok().map(|answer| answer.status().as_u16()));
+        self.wire.note(answer.as_ref().ok().map(|answer| answer.status().as_u16()));
         answer
     }
 }

@@ -4,14 +4,12 @@ mod open;
 mod profile;
 
 use crate::meter::{Counts, Meter};
-use crate::slow::Slow;
 use crate::{Depth, Requests, Wire};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Which kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,16 +82,6 @@ impl Bucket {
     /// The same place, whose store is asked through another one.
     pub(crate) fn through(&self, store: Arc<dyn ObjectStore>) -> Self {
         Self { store, ..self.clone() }
-    }
-
-    /// The same place, where each request takes so much longer: for measuring.
-    #[must_use]
-    pub fn slowed(self, delay: Duration) -> Self {
-        if delay.is_zero() {
-            return self;
-        }
-        let store = Arc::new(Slow::new(self.store.clone(), delay));
-        Self { store, ..self }
     }
 
     /// Whether both are in one store.

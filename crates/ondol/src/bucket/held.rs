@@ -6,15 +6,12 @@ use crate::Result;
 use crate::info::uuid_text;
 use ondol_block::{BlockStats, BlockStore, Caps, Result as BlockResult};
 use ondol_env::sync::Arc;
-use ondol_object_home::{Home, Prices, Requests, Usage};
+use ondol_object_home::{Home, Requests, Usage};
 use std::io::IoSlice;
 use std::time::Duration;
 
 /// A store that does not list objects for so long is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Names a file with a table of prices.
-const PRICES: &str = "ONDOL_PRICES";
 
 fn stored(usage: &Usage) -> StoredInfo {
     let (all, data, log) = (usage.total(), usage.data.bytes, usage.log.bytes);
@@ -43,21 +40,6 @@ fn asked(requests: &Requests) -> RequestInfo {
         failed: requests.failed,
         throttled: requests.throttled,
         unanswered_seconds: requests.unanswered,
-    }
-}
-
-/// What a month costs, by the user's table or the list prices of one store.
-fn cost(usage: &Usage, requests: &Requests) -> String {
-    let prices = match std::env::var_os(PRICES) {
-        None => Ok(Prices::list()),
-        Some(file) => std::fs::read(&file)
-            .map_err(|e| e.to_string())
-            .and_then(|table| Prices::parse(&table).map_err(|e| e.to_string()))
-            .map_err(|e| format!("{}: {e}", file.display())),
-    };
-    match prices {
-        Ok(prices) => prices.estimate(usage, requests).to_string(),
-        Err(what) => format!("unknown: {PRICES} names {what}"),
     }
 }
 
@@ -109,21 +91,17 @@ impl Held {
             requests: Some(asked(&self.home.requests())),
             disk_cache: self.home.disk_use().map(|disk| DiskCacheInfo {
                 room: disk.room,
-                parts: disk.parts,
+                bytes: disk.bytes,
                 hits: disk.hits,
                 misses: disk.misses,
             }),
-            cost: None,
         }
     }
 
-    /// Adds what it takes in its bucket and about costs, for which the store lists its objects.
+    /// Adds what it takes in its bucket, for which the store lists its objects.
     pub(crate) fn weigh(&self, info: &mut BucketInfo) {
         match Usage::of(self.home.bucket(), Some(PATIENCE)) {
-            Ok(usage) => {
-                info.stored = Some(stored(&usage));
-                info.cost = Some(cost(&usage, &self.home.requests()));
-            }
+            Ok(usage) => info.stored = Some(stored(&usage)),
             Err(e) => tracing::warn!("{} is not listed: {e}", self.home.name()),
         }
     }

@@ -33,9 +33,6 @@ pub struct BucketInfo {
     /// The cache on the local disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_cache: Option<DiskCacheInfo>,
-    /// What a month of it costs, by a table of prices that is named.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<String>,
 }
 
 /// What is acknowledged and not in the bucket.
@@ -115,10 +112,10 @@ pub struct RequestInfo {
 /// The cache on the local disk.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskCacheInfo {
-    /// Parts of objects that it has room for.
+    /// Bytes that it has room for.
     pub room: u64,
-    /// Parts that it has.
-    pub parts: u64,
+    /// Bytes that it has.
+    pub bytes: u64,
     /// Parts that were wanted and there.
     pub hits: u64,
     /// Parts that were wanted and not there.

@@ -76,15 +76,13 @@ pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
     /// Bytes of memory for what is read of the store.
     pub(crate) cache: Option<u64>,
-    /// Each request takes so much longer.
-    pub(crate) delay: Duration,
     /// What for, for others who want it.
     pub(crate) purpose: String,
     /// With `durable=local`, the log on this machine.
     pub(crate) log: Option<LogTerms>,
     /// Local logs of which it does not matter what they hold.
     pub(crate) give_up: Vec<[u8; 16]>,
-    /// The file of a cache on the local disk, and its size.
+    /// The directory of a cache on the local disk, and its size.
     pub(crate) disk: Option<(PathBuf, u64)>,
 }
 
@@ -285,7 +283,6 @@ pub(crate) fn require_none(target: &Path, options: &Options) -> Result<()> {
         (options.lease.is_some(), "lease="),
         (options.store_timeout.is_some(), "store_timeout="),
         (options.store_cache.is_some(), "store_cache="),
-        (options.store_delay.is_some(), "store_delay="),
         (options.durable.is_some(), "durable="),
         (options.redo.is_some(), "redo="),
         (options.redo_size.is_some(), "redo_size="),
@@ -358,7 +355,7 @@ mod tests {
             require_fitting(place, &Options::parse(words).unwrap()).unwrap();
         }
         let words = ["take_over", "lease=60", "store_timeout=0", "store_cache=1M", "durable=remote", "disk_cache=/x"];
-        for word in words.into_iter().chain(["store_delay=30"]) {
+        for word in words {
             let e = require_none(file, &Options::parse(word).unwrap()).unwrap_err().to_string();
             assert!(e.contains(word.split_inclusive('=').next().unwrap()), "{word}: {e}");
         }

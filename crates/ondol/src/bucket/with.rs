@@ -33,7 +33,7 @@ impl Terms {
         if let Some(bytes) = self.cache {
             opening.cache = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
-        opening.disk = self.disk.clone().map(|(file, bytes)| Disk { file, bytes });
+        opening.disk = self.disk.clone().map(|(dir, bytes)| Disk { dir, bytes });
         opening.give_up.clone_from(&self.give_up);
         if let Some(LogTerms { at, size, lag, lag_time }) = &self.log {
             let mut log = match at {
@@ -63,7 +63,7 @@ pub(super) fn open_held(target: &Path, access: Access, terms: &Terms) -> Result<
 fn try_open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
     let place = place(target)?;
     let opening = terms.opening()?;
-    let bucket = place.bucket(false)?.slowed(terms.delay);
+    let bucket = place.bucket(false)?;
     let home = match (access, place.snapshot()) {
         (Access::Write, Some(_)) => {
             return Err(error(Errno::ROFS, format!("{}: a snapshot can only be read", place.name())));

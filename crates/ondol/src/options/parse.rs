@@ -45,7 +45,7 @@ pub const OPTION_NAMES: [&str; 33] = [
 ];
 
 /// The names of those that only volumes in object storage have.
-pub const BUCKET_OPTION_NAMES: [&str; 13] = [
+pub const BUCKET_OPTION_NAMES: [&str; 12] = [
     "take_over",
     "lease=",
     "store_timeout=",
@@ -58,7 +58,6 @@ pub const BUCKET_OPTION_NAMES: [&str; 13] = [
     "give_up=",
     "disk_cache=",
     "disk_cache_size=",
-    "store_delay=",
 ];
 
 impl Options {
@@ -110,7 +109,6 @@ impl Options {
                 self.store_timeout = Some(v.parse().map_err(|_| bad("store_timeout", v, "a number of seconds"))?)
             }
             ("store_cache", Some(v)) => self.store_cache = Some(size("store_cache", v)?),
-            ("store_delay", Some(v)) => self.store_delay = Some(store_delay(v)?),
             ("durable", Some("remote")) => self.durable = Some(Durable::Remote),
             ("durable", Some("local")) => self.durable = Some(Durable::Local),
             ("durable", Some(v)) => return Err(bad("durable", v, "remote or local")),
@@ -157,12 +155,6 @@ fn seconds(v: &str) -> Result<u64, OptionError> {
 fn lease(v: &str) -> Result<u64, OptionError> {
     let n: Option<u64> = v.parse().ok();
     n.filter(|n| (3..=86400).contains(n)).ok_or_else(|| bad("lease", v, "a number of seconds from 3 to 86400"))
-}
-
-/// No store is further away.
-fn store_delay(v: &str) -> Result<u64, OptionError> {
-    let n: Option<u64> = v.parse().ok();
-    n.filter(|n| *n <= 10_000).ok_or_else(|| bad("store_delay", v, "a number of milliseconds up to 10000"))
 }
 
 fn lag_seconds(v: &str) -> Result<u64, OptionError> {

@@ -25,7 +25,6 @@ impl Options {
             ("lease", self.lease),
             ("store_timeout", self.store_timeout),
             ("store_cache", self.store_cache),
-            ("store_delay", self.store_delay),
         ];
         for (name, value) in store {
             *text += &value.map_or_else(String::new, |value| format!(",{name}={value}"));
@@ -50,13 +49,6 @@ impl Options {
     #[must_use]
     pub fn with_store_timeout(mut self, seconds: u64) -> Self {
         self.store_timeout = Some(seconds);
-        self
-    }
-
-    /// Has each request to object storage take so many milliseconds longer: a directory of this machine stands in for a store that is far away, for measuring.
-    #[must_use]
-    pub fn with_store_delay(mut self, milliseconds: u64) -> Self {
-        self.store_delay = Some(milliseconds);
         self
     }
 
@@ -96,10 +88,10 @@ impl Options {
         self
     }
 
-    /// Keeps what is read of object storage in a file of `bytes` bytes on the local disk, which is made if it is not there, and may be lost at any time.
+    /// Keeps what is read of object storage on the local disk: at most `bytes` bytes in a directory, which is made if it is not there, and may be lost at any time.
     #[must_use]
-    pub fn with_disk_cache(mut self, file: impl Into<PathBuf>, bytes: u64) -> Self {
-        (self.disk_cache, self.disk_cache_size) = (Some(file.into()), Some(bytes));
+    pub fn with_disk_cache(mut self, dir: impl Into<PathBuf>, bytes: u64) -> Self {
+        (self.disk_cache, self.disk_cache_size) = (Some(dir.into()), Some(bytes));
         self
     }
 
@@ -122,13 +114,12 @@ impl Options {
             lag: self.lag,
             lag_time: self.lag_seconds.map(Duration::from_secs),
         });
-        let disk = self.disk_cache.clone().map(|file| (file, self.disk_cache_size.unwrap_or(DISK_CACHE)));
+        let disk = self.disk_cache.clone().map(|dir| (dir, self.disk_cache_size.unwrap_or(DISK_CACHE)));
         Terms {
             take_over: self.take_over,
             lease: self.lease.map(Duration::from_secs),
             timeout: self.store_timeout.map(Duration::from_secs),
             cache: self.store_cache,
-            delay: Duration::from_millis(self.store_delay.unwrap_or(0)),
             log,
             give_up: self.give_up.clone(),
             disk,

@@ -53,13 +53,12 @@ pub(super) const MOUNT_OPTIONS: &str = if ondol::HAS_BUCKETS {
   lease=SECONDS                   of the same: how long others keep away when nothing is heard from here: 60
   store_timeout=SECONDS           of the same: give up when the store has not answered for so long, 0 for never: 600
   store_cache=SIZE                of the same: memory for indexes of the store: 64M
-  store_delay=N                   of the same: each request takes N milliseconds longer, for measuring: 0
   durable=remote|local            of the same: an fsync ends in the bucket, or in a log on this machine: remote
   redo=FILE, nvm=POOL             with durable=local: where that log is; a file is made
   redo_size=SIZE                  how large a new log is: 256M
   lag=SIZE, lag_seconds=SECONDS   how far the bucket may be behind it: three quarters of it and at most 64M, 30
   give_up=UUID                    of a log that is lost or out of date: what is in it and not in the bucket does not matter
-  disk_cache=FILE                 of the same: keep what is read in a file on the local disk
+  disk_cache=DIR                  of the same: keep what is read in a directory on the local disk
   disk_cache_size=SIZE            how large that is: 1G
 ",
         "\

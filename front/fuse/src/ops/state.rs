@@ -34,7 +34,7 @@ fn wrong(_: serde_json::Error) -> Error {
 impl Ops {
     /// The volume's state with the requests counted here.
     pub(super) fn info(&self, volume: &Volume) -> Result<Vec<u8>, Error> {
-        let state = volume.info_with_cost().map_err(|e| Error::Unsupported(e.to_string()))?;
+        let state = volume.info_with_usage().map_err(|e| Error::Unsupported(e.to_string()))?;
         let mut info = serde_json::to_value(state).map_err(wrong)?;
         self.add_own(&mut info);
         serde_json::to_vec(&info).map_err(wrong)

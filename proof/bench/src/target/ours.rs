@@ -126,10 +126,8 @@ fn class_of(image: &Image) -> Option<String> {
 
 /// The pool, or the log of a volume in object storage, that is made for an image, if one is, and the image's mount options with it.
 fn with_log(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
-    let delay = image.delay.map(|delay| format!("store_delay={delay}"));
-    let words = class_of(image).into_iter().chain([image.options.clone()]).chain(delay);
-    let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
-    let options = words.join(",");
+    let words = class_of(image).into_iter().chain([image.options.clone()]);
+    let options = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");
     let Some(bytes) = image.pool else { return Ok((bucket::log(image)?, options)) };
     let file = ImageFile::create_in(&super::in_memory(&setting.dir)?, bytes)?;
     ondol::pool::create(file.path(), &CreateOptions::new()).map_err(|e| failed(file.path().display(), &e))?;

@@ -118,8 +118,6 @@ pub(crate) struct Image {
     pub(crate) pool: Option<u64>,
     /// One lock is taken around each call to it.
     pub(crate) one_lock: bool,
-    /// Milliseconds that each request to the store takes longer, if the image is a volume in object storage.
-    pub(crate) delay: Option<u64>,
     /// Mount options, comma-separated.
     pub(crate) options: String,
 }
@@ -225,22 +223,14 @@ fn image(text: &str) -> Result<Image, String> {
     if path.is_empty() {
         return Err("names no image".into());
     }
-    let mut image = Image {
-        path: path.into(),
-        size: None,
-        on: None,
-        pool: None,
-        one_lock: false,
-        delay: None,
-        options: String::new(),
-    };
+    let mut image =
+        Image { path: path.into(), size: None, on: None, pool: None, one_lock: false, options: String::new() };
     let mut passed_on = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("size", value)) => image.size = Some(size(value)?),
             Some(("pool", value)) => image.pool = Some(size(value)?),
             Some(("on", value)) => image.on = Some(on(value)?),
-            Some(("delay", value)) => image.delay = Some(delay(value)?),
             Some(("journal", "fg")) => image.one_lock = true,
             _ => passed_on.push(option),
         }
@@ -256,24 +246,16 @@ fn image(text: &str) -> Result<Image, String> {
     Ok(image)
 }
 
-/// Refuses what makes sense only in object storage, or only outside of it.
+/// Refuses what makes no sense in object storage.
 fn require_fitting(image: &Image) -> Result<(), String> {
     if !ondol::is_in_bucket(&image.path) {
-        return match image.delay {
-            Some(_) => Err("delay= is for volumes in object storage, and on=ssd and on=hdd for images".into()),
-            None => Ok(()),
-        };
+        return Ok(());
     }
     if image.path.as_os_str().as_encoded_bytes().contains(&b'?') {
         return Err("a volume of its own is made below it, so nothing may stand behind a question mark".into());
     }
     let wrong = [(image.on.is_some(), "on="), (image.one_lock, "journal=fg")].into_iter().find(|(is, _)| *is);
-    wrong.map_or(Ok(()), |(_, word)| Err(format!("{word} is for images; how far away a store is, delay= says")))
-}
-
-fn delay(text: &str) -> Result<u64, String> {
-    let number = text.strip_suffix("ms").unwrap_or(text).parse().ok().filter(|ms| *ms <= 10_000);
-    number.ok_or_else(|| format!("delay={text}: milliseconds, up to 10000, are meant"))
+    wrong.map_or(Ok(()), |(_, word)| Err(format!("{word} is for images")))
 }
 
 fn other_crate(name: &str, options: &str) -> Result<Kind, String> {
@@ -351,7 +333,6 @@ mod tests {
             on: None,
             pool: None,
             one_lock: false,
-            delay: None,
             options: "data=journal,commit=1".into(),
         };
         assert_eq!(kind("lib:/x.img,data=journal,size=2G,commit=1"), Kind::Lib(image.clone()));
@@ -362,7 +343,6 @@ mod tests {
             on: Some(On::Hdd),
             pool: Some(GIB),
             one_lock: false,
-            delay: None,
             options: "data=journal".into(),
         };
         assert_eq!(kind("lib:x.img,on=hdd,data=journal,pool=1G"), Kind::Lib(image.clone()));
@@ -388,17 +368,14 @@ mod tests {
             on: None,
             pool: None,
             one_lock: false,
-            delay: Some(30),
             options: "cache=64M".into(),
         };
-        assert_eq!(kind("fuse:s3://bucket/pre/fix,delay=30ms,size=1G,cache=64M"), Kind::Fuse(image.clone()));
-        assert_eq!(kind("lib:s3://bucket/pre/fix,size=1G,delay=30,cache=64M"), Kind::Lib(image));
+        assert_eq!(kind("fuse:s3://bucket/pre/fix,size=1G,cache=64M"), Kind::Fuse(image.clone()));
+        assert_eq!(kind("lib:s3://bucket/pre/fix,size=1G,cache=64M"), Kind::Lib(image));
         for (text, part) in [
             ("lib:file:///d?snapshot=x", "question mark"),
             ("lib:file:///d,on=ssd", "on= is for images"),
             ("lib:s3://b/p,journal=fg,pool=1G", "journal=fg is for images"),
-            ("fuse:gs://b/p,delay=long", "delay=long"),
-            ("lib:x.img,delay=5", "delay= is for volumes in object storage"),
         ] {
             let refusal = refusal(text);
             assert!(refusal.contains(part), "{text}: {refusal}");

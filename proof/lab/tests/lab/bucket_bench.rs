@@ -56,7 +56,7 @@ fn a_bench_makes_a_volume_for_each_turn_and_counts_what_it_asks() {
     let Some(store) = Store::empty() else { return };
     fs::create_dir(store.file("store")).unwrap();
     let place = store.target();
-    let json = run(&[format!("lib:{place},delay=2"), format!("fuse:{place}")], &["--rounds", "2"]);
+    let json = run(&[format!("lib:{place}"), format!("fuse:{place}")], &["--rounds", "2"]);
     for target in json["targets"].as_array().unwrap() {
         let said = target["guarantee"].as_str().unwrap();
         assert!(
@@ -84,7 +84,7 @@ fn a_bench_with_a_log_on_this_machine_says_what_that_means() {
     let Some(store) = Store::empty() else { return };
     fs::create_dir(store.file("store")).unwrap();
     let (place, log) = (store.target(), store.file("log"));
-    let in_file = format!("fuse:{place},durable=local,redo={},redo_size=8M,delay=5", log.display());
+    let in_file = format!("fuse:{place},durable=local,redo={},redo_size=8M", log.display());
     let in_pool = format!("lib:{place},durable=local,pool=24M");
     let json = run(&[in_file.clone(), in_pool], &["--rounds", "2"]);
     for target in json["targets"].as_array().unwrap() {

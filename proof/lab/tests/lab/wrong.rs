@@ -32,16 +32,7 @@ const WRONG: &[(&str, i32, &str)] = &[
         2,
         "workload copy: unknown; there are create-fsync, overwrite-fsync, append-fsync, varmail, fileserver, webproxy, postmark, fs-mark, dbench, tokubench, create, untar, stat, readdir, rename, unlink, stream-write, stream-read, random-write, random-read",
     ),
-    (
-        "bench run varmail --on lib:x.img,delay=30",
-        2,
-        "target lib:x.img,delay=30: delay= is for volumes in object storage, and on=ssd and on=hdd for images",
-    ),
-    (
-        "bench run varmail --on lib:s3://u:word@b/p,on=ssd",
-        2,
-        "target lib: on= is for images; how far away a store is, delay= says",
-    ),
+    ("bench run varmail --on lib:s3://u:word@b/p,on=ssd", 2, "target lib: on= is for images"),
     (
         "bench run varmail --on fuse:file:///d?snapshot=a",
         2,

@@ -10,8 +10,8 @@ use crate::run::Found;
 use ondol_env::reach::{self, Hit};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::{Env, Fixed, System, Timestamp};
-use ondol_object_home::unruly::{Event as Request, Objects, StoreCut};
 use ondol_power::{Cut, Event, Keep, Layer, Medium, Sampling};
+use ondol_stores::unruly::{Event as Request, Objects, StoreCut};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow::{self, Break, Continue};
 

@@ -2,7 +2,7 @@
 
 use super::PREFIX;
 use super::explore::{Loss, State};
-use ondol_object_home::unruly::Objects;
+use ondol_stores::unruly::Objects;
 use std::io::Result;
 use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use ondol_object_home::object_store::ObjectStoreExt;
-use ondol_object_home::unruly::Plan;
 use ondol_object_home::{Border, Of, Snapshot, What};
+use ondol_stores::unruly::Plan;
 use slatedb::admin::{Admin, AdminBuilder};
 use slatedb::compactor::{CompactionSpec, SourceId};
 use slatedb::config::{GarbageCollectorDirectoryOptions, GarbageCollectorOptions, GarbageCollectorScheduleOptions};

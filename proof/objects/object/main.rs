@@ -1,5 +1,4 @@
 //! Volumes in buckets, over stores in memory, in directories, and over stores that misbehave.
-#![cfg(feature = "object")]
 
 mod away;
 mod bypass;
@@ -18,8 +17,8 @@ use ondol_block::BlockStore;
 use ondol_object_home::object_store::memory::InMemory;
 use ondol_object_home::object_store::path::Path;
 use ondol_object_home::object_store::{ObjectStore, local::LocalFileSystem};
-use ondol_object_home::unruly::{Event, Request, Unruly};
 use ondol_object_home::{Bucket, ChunkSize, Home, HomeError, Making, Opening};
+use ondol_stores::unruly::{Event, Request, Unruly};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use ondol_object_home::object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions, PutOptions,
     PutPayload, PutResult, Result,
 };
-use ondol_object_home::unruly::Plan;
+use ondol_stores::unruly::Plan;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// A batch with so many chunks, of which the first is `first`.

@@ -2,7 +2,7 @@
 
 use super::*;
 use ondol_object_home::What;
-use ondol_object_home::unruly::Plan;
+use ondol_stores::unruly::Plan;
 
 /// Bytes of the volumes here.
 const VOLUME: u64 = 48 << 20;
@@ -10,7 +10,8 @@ const VOLUME: u64 = 48 << 20;
 /// A volume full of bytes that LZ4 can do nothing with, with some blocks written again, opened anew while the store follows a plan.
 fn full(store: &Unruly, chunk: u64, plan: Plan) -> (Home, Vec<u8>) {
     let making = making_of(chunk, VOLUME / 4096);
-    let opening = Opening { object: 4 << 20, ..opening() };
+    // What is read ahead is in this cache.
+    let opening = Opening { object: 4 << 20, cache: 64 << 20, ..opening() };
     let home = Home::make(&bucket(store.clone()), making, &opening).unwrap();
     let mut random = Random(chunk);
     let mut bytes: Vec<u8> = (0..VOLUME / 8).flat_map(|_| random.below(u64::MAX).to_le_bytes()).collect();
@@ -49,27 +50,13 @@ fn reads_in_order_are_few_requests_and_several_at_once() {
             // Far enough that a busy machine asks many times before the first answer.
             let far = Plan { latency: Duration::from_millis(30), ..Plan::default() };
             let (home, bytes) = full(&store, chunk, far);
+            let down = home.requests().down;
             let (gets, at_once) = in_order(&store, &home, &bytes, len);
+            let down = home.requests().down - down;
+            assert!(down <= VOLUME + VOLUME / 8, "chunks of {chunk}, reads of {len}: {down} bytes");
             // Up to 2 MiB each, which may lie in two objects; fewer while it is not sure yet that it goes on; indexes and filters of twelve objects.
             assert!(gets <= 140, "chunks of {chunk}, reads of {len}: {gets} gets");
             assert!(at_once >= 4, "chunks of {chunk}, reads of {len}: {at_once} at once");
-        }
-    }
-}
-
-/// Of a store that is near, an object comes in one answer, whatever is read of it.
-#[test]
-fn reads_in_order_of_a_store_that_is_near_are_fewer_requests_still() {
-    for chunk in SIZES {
-        for len in [4 << 10, 128 << 10, 1 << 20] {
-            let store = unruly();
-            let (home, bytes) = full(&store, chunk, Plan::default());
-            let down = home.requests().down;
-            let (gets, _) = in_order(&store, &home, &bytes, len);
-            // Indexes and filters of twelve objects, what is read until it is sure that it goes on, and one for each object.
-            assert!(gets <= 85, "chunks of {chunk}, reads of {len}: {gets} gets");
-            let down = home.requests().down - down;
-            assert!(down <= VOLUME + VOLUME / 8, "chunks of {chunk}, reads of {len}: {down} bytes");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a volume asks of its store, and what it takes there.
 
 use super::*;
-use ondol_object_home::unruly::Plan;
-use ondol_object_home::{Prices, Requests, Usage};
+use ondol_object_home::Usage;
+use ondol_stores::unruly::Plan;
 
 #[test]
 fn what_is_asked_is_counted_as_the_store_counts_it() {
@@ -57,6 +57,4 @@ fn what_a_volume_takes_is_told_by_kind() {
     assert!(usage.data.bytes > large && usage.log.bytes > small && usage.log.bytes < large, "{usage:?}");
     assert!(usage.manifests.objects > 0 && usage.leases.objects == 1, "{usage:?}");
     home.close().unwrap();
-    let said = Prices::list().estimate(&usage, &Requests::default()).to_string();
-    assert!(said.starts_with("about $0.00 a month"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! A store that is away for a while, or for too long.
 
 use super::*;
-use ondol_object_home::unruly::Plan;
+use ondol_stores::unruly::Plan;
 
 const AWAY: Plan = Plan {
     seed: 0,
@@ -10,8 +10,8 @@ const AWAY: Plan = Plan {
     held: 0,
     fail_before: 1000,
     fail_after: 0,
-    creates: ondol_object_home::unruly::Conditions::Kept,
-    updates: ondol_object_home::unruly::Conditions::Kept,
+    creates: ondol_stores::unruly::Conditions::Kept,
+    updates: ondol_stores::unruly::Conditions::Kept,
     dropped: 0,
     stale: 0,
     undeleted: 0,

@@ -4,7 +4,7 @@ use super::*;
 use ondol_block::BlockError;
 use ondol_env::sync::Mutex;
 use ondol_object_home::Place;
-use ondol_object_home::unruly::Plan;
+use ondol_stores::unruly::Plan;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 #[test]
@@ -34,6 +34,21 @@ fn a_lease_that_ran_out_is_no_obstacle() {
         assert!(matches!(e, HomeError::Held { .. }), "{e}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn lost_answers_and_failures_do_not_make_one_lose_its_own_lease() {
+    let store = unruly();
+    let brief = Opening { lease: Duration::from_millis(30), ..opening() };
+    let home = Home::make(&bucket(store.clone()), making(8), &brief).unwrap();
+    for seed in 0..10 {
+        store.follow(Plan { seed, fail_before: 150, fail_after: 150, ..Plan::default() });
+        home.write(at(seed % 8), &chunk(seed)).unwrap();
+        home.flush().unwrap();
+    }
+    store.follow(Plan::default());
+    assert!(home.lease().is_some());
+    home.close().unwrap();
 }
 
 #[test]

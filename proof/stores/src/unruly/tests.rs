@@ -1,5 +1,4 @@
 use super::*;
-use crate::Border;
 use bytes::Bytes;
 use object_store::{Error, PutMode};
 
@@ -24,7 +23,7 @@ async fn read(store: &dyn ObjectStore, name: &str) -> Result<Bytes> {
 }
 
 fn wait<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    Border::new(1).unwrap().wait(work)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::*;
 use ondol_block::BlockError;
-use ondol_object_home::unruly::Plan;
 use ondol_object_home::{BATCH, Border, What};
+use ondol_stores::unruly::Plan;
 use std::io::IoSlice;
 use std::sync::Barrier;
 

@@ -1,8 +1,13 @@
-use super::*;
-use crate::Border;
-use crate::unruly::{Conditions, Counts, Plan, Unruly};
-use object_store::local::LocalFileSystem;
-use object_store::memory::InMemory;
+//! Which stores are refused, and what is said of them.
+
+use futures_util::TryStreamExt;
+use ondol_object_home::object_store::ObjectStore;
+use ondol_object_home::object_store::local::LocalFileSystem;
+use ondol_object_home::object_store::memory::InMemory;
+use ondol_object_home::object_store::path::Path;
+use ondol_object_home::{Border, Depth, ProbeError, Probed, Refusal, probe};
+use ondol_stores::unruly::{Conditions, Counts, Plan, Unruly};
+use std::sync::Arc;
 
 fn ask(store: Arc<dyn ObjectStore>, depth: Depth) -> Result<Probed, ProbeError> {
     let border = Border::new(2).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use ondol_object_home::Border;
 use ondol_object_home::object_store::ObjectStoreExt;
-use ondol_object_home::unruly::{Answer, Event, Mode, Plan, Request};
+use ondol_stores::unruly::{Answer, Event, Mode, Plan, Request};
 use std::collections::BTreeMap;
 
 #[test]

@@ -9,9 +9,9 @@ mod takeover;
 use super::*;
 use ondol_env::sync::Mutex;
 use ondol_object_home::object_store::ObjectStoreExt;
-use ondol_object_home::unruly::{Answer, Plan};
 use ondol_object_home::{Border, Local, LogContents, LogMedium};
 use ondol_power::{Event as PowerEvent, PowerDomain};
+use ondol_stores::unruly::{Answer, Plan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

@@ -1,15 +1,15 @@
 //! What workloads cost in object storage, by the size of chunks: requests and bytes first, then time. The store is a directory whose requests take so much longer.
 //!
 //! ```sh
-//! cargo run --release -p ondol --features object --example chunks -- DIR [DELAY_MS]... [--only WORKLOAD]
+//! cargo run --release --manifest-path proof/Cargo.toml -p ondol-objects --example chunks -- DIR [DELAY_MS]... [--only WORKLOAD]
 //! ```
 #![allow(clippy::disallowed_methods, reason = "it measures by the real clock")]
 
 use ondol::{FormatOptions, OpenOptions, Options, Volume};
 use ondol_object_home::object_store::local::LocalFileSystem;
 use ondol_object_home::object_store::path::Path as Prefix;
-use ondol_object_home::unruly::{Counts, Plan, Unruly};
 use ondol_object_home::{Bucket, Home, Opening};
+use ondol_stores::unruly::{Counts, Plan, Unruly};
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,1 @@
+//! Has tests and examples alone: volumes in object storage over stores that misbehave.
