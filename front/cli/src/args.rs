@@ -56,10 +56,6 @@ pub(crate) enum Command {
     Cat(tools::Cat),
     // What it does, its arguments say.
     Cp(tools::Cp),
-    // What it does, its arguments say.
-    Rm(tools::Rm),
-    // What it does, its arguments say.
-    Find(tools::Find),
     /// Measure against other file systems; a command of ondol-lab, which is started
     #[command(disable_help_flag = true)]
     Bench(Lab),
