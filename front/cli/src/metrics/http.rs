@@ -1,6 +1,7 @@
 //! The page of metrics by HTTP: GET and HEAD, one request for each connection.
 //!
-//! Each connection has a thread, and everything a bound: whoever connects can delay others who connect, and nobody else.
+//! Each connection has a thread, and everything a bound: whoever connects can delay others who connect, and nobody
+//! else.
 
 #![allow(clippy::disallowed_types, reason = "who looks at a mount is no part of what is scheduled")]
 

@@ -91,7 +91,8 @@ impl Lister<'_> {
         }
     }
 
-    /// What a path on the command line names: a symbolic link's target, if that is a directory and the link is not what was asked for.
+    /// What a path on the command line names: a symbolic link's target, if that is a directory and the link is not what
+    /// was asked for.
     fn named(&self, path: &Path) -> Result<Attr, String> {
         let attr = self.opened.find(path)?;
         if attr.file_type == FileType::Symlink
