@@ -56,10 +56,6 @@ pub(crate) enum Command {
     Cat(tools::Cat),
     // What it does, its arguments say.
     Cp(tools::Cp),
-    // What it does, its arguments say.
-    Rm(tools::Rm),
-    // What it does, its arguments say.
-    Find(tools::Find),
     /// Measure against other file systems; a command of ondol-lab, which is started
     #[command(disable_help_flag = true)]
     Bench(Lab),
@@ -467,8 +463,6 @@ mod tests {
             "cat x.img /a - :/b",
             "cp -a x.img dir :/",
             "cp -R -o nvm=/pool x.img :/a -t /tmp -v",
-            "rm -rf x.img /a /b",
-            "find x.img / --name *.log --type f,d --size +1M --maxdepth 3 --print0",
             "mkfs --size 1G -d /srv -U random -m 0.5 -T news -i 8K -q x.img",
         ] {
             let words = std::iter::once("ondol").chain(line.split(' '));

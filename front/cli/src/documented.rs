@@ -42,7 +42,7 @@ fn parsed(words: &[String]) -> Result<(), clap::Error> {
         "umount.ondol" => args::UmountHelper::try_parse_from(words).map(drop),
         "fsck.ondol" => args::Fsck::try_parse_from(words).map(drop),
         "mkfs.ondol" => args::MkfsHelper::try_parse_from(words).map(drop),
-        _ => Arguments::try_parse_from(crate::tools::with_two_dashes(words.iter().map(Into::into)).unwrap()).map(drop),
+        _ => Arguments::try_parse_from(words).map(drop),
     }
 }
 

@@ -235,9 +235,12 @@ fn left_out(event: &Event<'_>) -> Option<u64> {
     if *event.metadata().level() > Level::INFO {
         return Some(0);
     }
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let now = Duration::try_from(now).unwrap_or_default();
-    LIMIT.lock().unwrap_or_else(PoisonError::into_inner).admits(event.metadata().callsite(), now)
+    LIMIT.lock().unwrap_or_else(PoisonError::into_inner).admits(event.metadata().callsite(), now())
+}
+
+/// The monotonic clock.
+pub(crate) fn now() -> Duration {
+    Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic)).unwrap_or_default()
 }
 
 /// Lines with time and level; for the system's log with a priority and a name instead.

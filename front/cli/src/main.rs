@@ -81,16 +81,15 @@ fn main() -> ExitCode {
 }
 
 fn parsed<A: Parser>(called: Called, run: impl FnOnce(A) -> Outcome) -> Outcome {
-    let words = tools::with_two_dashes(std::env::args_os()).map_err(Failure::with(FAILED))?;
-    match A::try_parse_from(words) {
+    match A::try_parse() {
         Ok(arguments) => run(arguments),
         Err(e) => usage(called, &e),
     }
 }
 
 fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
-    // With these it says what is copied or removed, as with cp(1) and rm(1), and no more is logged.
-    if matches!(command, Command::Cp(_) | Command::Rm(_)) {
+    // With it `cp` says what is copied, as cp(1) does, and no more is logged.
+    if matches!(command, Command::Cp(_)) {
         verbosity.verbose = 0;
     }
     let asked = verbosity.asked();
@@ -111,8 +110,6 @@ fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
         Command::Ls(args) => tools::ls(&args),
         Command::Cat(args) => tools::cat(&args),
         Command::Cp(args) => tools::cp(&args),
-        Command::Rm(args) => tools::rm(&args),
-        Command::Find(args) => tools::find(&args),
         Command::Bench(args) => lab::start("bench", &args.words),
         Command::Tune(args) => image::tune(&args),
         Command::Resize(args) => resize::resize(&args),
@@ -195,7 +192,7 @@ fn usage_code(called: Called) -> u8 {
         (Called::Fuse2fs, _) => fuse2fs::USAGE,
         (Called::Fsck, _) | (Called::Ondol, Some("check")) => failure::CHECK_USAGE,
         // As the programs have it whose names they bear.
-        (Called::Ondol, Some("cat" | "cp" | "rm" | "find")) => FAILED,
+        (Called::Ondol, Some("cat" | "cp")) => FAILED,
         _ => USAGE,
     }
 }

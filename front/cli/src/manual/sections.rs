@@ -77,7 +77,7 @@ pub(crate) const PAGES: &[Sections] = &[
     page("ondol-ls", &[
         ("ondol ls -l disk.img /etc", "List a directory of an image."),
         ("ondol ls -R --partition 1 disk.img", "List all of the first partition of a disk's image."),
-    ], &["ondol(1)", "ondol-find(1)", "ondol-cat(1)", "ondol-cp(1)", "ls(1)"]),
+    ], &["ondol(1)", "ondol-cat(1)", "ondol-cp(1)", "ls(1)"]),
     page("ondol-cat", &[
         ("ondol cat disk.img /etc/fstab", "Print a file of an image."),
         ("ondol cat -o nvm=/mnt/pmem/pool disk.img /log", "Print one whose last changes lie in an NVM pool."),
@@ -86,16 +86,7 @@ pub(crate) const PAGES: &[Sections] = &[
         ("ondol cp disk.img :/etc/fstab .", "Copy a file out of an image."),
         ("ondol cp -a disk.img /srv/files :/", "Copy a directory into it, with everything that belongs to its files."),
         ("tar -c files | ondol cp disk.img - :/files.tar", "Write what a program prints into a file of it."),
-    ], &["ondol(1)", "ondol-cat(1)", "ondol-ls(1)", "ondol-rm(1)", "ondol-mkfs(1)", "cp(1)"]),
-    page("ondol-rm", &[
-        ("ondol rm disk.img /core", "Remove a file of an image."),
-        ("ondol rm -r disk.img /tmp/build /var/cache", "Remove directories with all that is below them."),
-    ], &["ondol(1)", "ondol-ls(1)", "ondol-find(1)", "rm(1)"]),
-    page("ondol-find", &[
-        ("ondol find disk.img -name '*.log' -size +1M", "Find large logs."),
-        ("ondol find disk.img /home -type f -empty", "Find empty files below a directory."),
-        ("ondol find disk.img -name '*.o' -print0 | xargs -0 ondol rm disk.img", "Remove what is found."),
-    ], &["ondol(1)", "ondol-ls(1)", "ondol-rm(1)", "find(1)"]),
+    ], &["ondol(1)", "ondol-cat(1)", "ondol-ls(1)", "ondol-mkfs(1)", "cp(1)"]),
     page("ondol-tune", &[
         ("ondol tune --journal classic disk.img", "Have mounts use the kernel's own journal format."),
         ("ondol tune --journal-size 64M --data journal disk.img", "Give an image a journal of another size, and protect file data."),

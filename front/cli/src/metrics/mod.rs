@@ -19,7 +19,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use spot::Spot;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Where metrics are to be had.
@@ -74,14 +73,14 @@ impl Outlet {
                     tracing::warn!("metrics are to be had by whoever reaches {address}");
                 }
                 let what = format!("on http://{address}{}", http::PATH);
-                Ok(Opened::Server { listener: http::Listener::Tcp(listener), what, socket: None })
+                Ok(Opened::Server { listener: listener.into(), what, socket: None })
             }
             Self::Socket(path) => {
                 let listened = listen(path, point);
                 let (listener, socket) =
                     listened.map_err(|e| format!("no metrics: cannot listen on {}: {e}", path.display()))?;
                 let what = format!("on unix:{}", path.display());
-                Ok(Opened::Server { listener: http::Listener::Unix(listener), what, socket: Some(socket) })
+                Ok(Opened::Server { listener, what, socket: Some(socket) })
             }
             Self::File(path) => {
                 let target = file::Target::claim(path, point).map_err(|e| format!("no metrics: {e}"))?;
@@ -108,7 +107,7 @@ fn is_dead(path: &Path) -> bool {
 }
 
 /// Listens on a socket to which only this user may connect. One that nobody listens on is replaced.
-fn listen(path: &Path, point: Option<&Path>) -> std::io::Result<(UnixListener, Spot)> {
+fn listen(path: &Path, point: Option<&Path>) -> std::io::Result<(OwnedFd, Spot)> {
     if !spot::is_short(path) {
         return Err(Errno::NAMETOOLONG.into());
     }
@@ -130,14 +129,14 @@ fn listen(path: &Path, point: Option<&Path>) -> std::io::Result<(UnixListener, S
     };
     let done = put();
     spot.discard();
-    done.map(|()| (socket.into(), spot))
+    done.map(|()| (socket, spot))
 }
 
 /// A place where metrics can be had.
 #[derive(Debug)]
 pub(crate) enum Opened {
     /// Somebody can connect to it.
-    Server { listener: http::Listener, what: String, socket: Option<Spot> },
+    Server { listener: OwnedFd, what: String, socket: Option<Spot> },
     /// It will be written.
     File { target: file::Target, what: String },
 }
@@ -153,12 +152,12 @@ impl Opened {
         let thread = |e: std::io::Error| format!("no metrics: {e}");
         match self {
             Self::Server { listener, what, socket } => {
-                let render = move || Some(text::render(&meter.read()?, &point, text::For::Scrape));
+                let render = move || Some(text::render(meter.read()?, &point, text::For::Scrape));
                 let server = http::Server::start(listener, Box::new(render)).map_err(thread)?;
                 Ok(Outgoing { what, running: Some(Running::Server(server, socket)) })
             }
             Self::File { target, what } => {
-                let render = move || Some(text::render(&meter.read()?, &point, text::For::File));
+                let render = move || Some(text::render(meter.read()?, &point, text::For::File));
                 let file = file::Writer::start(target, Box::new(render)).map_err(thread)?;
                 Ok(Outgoing { what, running: Some(Running::File(file)) })
             }

@@ -1,7 +1,6 @@
 //! The command lines of the commands that work on files of an image.
 
 use crate::options::partition_number;
-use crate::tools::find::{Kinds, SizeTest};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -125,70 +124,5 @@ pub(crate) struct Cp {
     pub(crate) image: Image,
     /// Sources, and the target as the last
     #[arg(required = true)]
-    pub(crate) paths: Vec<PathBuf>,
-}
-
-/// Remove files of an image that is not mounted
-///
-/// Exit code, as that of rm(1): 0, 1 if anything failed or for a wrong call. After an error the other paths are removed.
-#[derive(Debug, Args)]
-pub(crate) struct Rm {
-    /// Remove directories with all that is below them
-    #[arg(short = 'r', short_alias = 'R', long)]
-    pub(crate) recursive: bool,
-    /// Remove empty directories
-    #[arg(short = 'd', long)]
-    pub(crate) dir: bool,
-    /// What is not there is no error
-    #[arg(short = 'f', long)]
-    pub(crate) force: bool,
-    /// Say what is removed
-    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
-    #[command(flatten)]
-    pub(crate) image: Image,
-    /// What to remove
-    #[arg(required_unless_present = "force")]
-    pub(crate) paths: Vec<PathBuf>,
-}
-
-/// Find files in an image that is not mounted
-///
-/// What fits all tests is printed, in the order of names. Tests may be written with one dash, as for find(1): `ondol find disk.img / -name '*.log' -type f`. What
-/// a terminal might obey in a name is escaped, but with --print0. The image is not written; one that was not unmounted cleanly is searched as it is after recovery.
-///
-/// Exit code, as that of find(1): 0, 1 if anything failed or for a wrong call.
-#[derive(Debug, Args)]
-pub(crate) struct Find {
-    /// The name, without directories, fits a pattern of the shell: *, ?, [a-z]
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
-    pub(crate) name: Vec<String>,
-    /// As --name, small and capital letters alike
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
-    pub(crate) iname: Vec<String>,
-    /// The path as it would be printed fits a pattern; * stands for slashes, too
-    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
-    pub(crate) path: Vec<String>,
-    /// It is one of these: f file, d directory, l symbolic link, b or c device, p pipe, s socket; separated by commas
-    #[arg(long = "type", value_name = "TYPE")]
-    pub(crate) kinds: Option<Kinds>,
-    /// So many units, rounded up; + for more, - for less; units: c bytes, w two bytes, b 512 bytes (as without a unit), k, M, G
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) size: Vec<SizeTest>,
-    /// An empty file or directory
-    #[arg(long)]
-    pub(crate) empty: bool,
-    /// Go down so many directories at most; 0 for the paths alone
-    #[arg(long, value_name = "N")]
-    pub(crate) maxdepth: Option<usize>,
-    /// Print nothing that is less deep
-    #[arg(long, value_name = "N", default_value = "0")]
-    pub(crate) mindepth: usize,
-    /// Names as they are, nothing escaped, each ended by a zero byte
-    #[arg(long)]
-    pub(crate) print0: bool,
-    #[command(flatten)]
-    pub(crate) image: Image,
-    /// Where to begin [default: /]
     pub(crate) paths: Vec<PathBuf>,
 }

@@ -5,13 +5,14 @@ mod row;
 use super::args;
 use super::open::{For, Opened, Troubles, inside};
 use super::out::Out;
-use super::walk::{Event, Walk, list};
+use super::walk::{cut, list};
 use crate::failure::{Failure, Outcome};
 use ondol::{Attr, FileType, Ino};
 pub(crate) use row::minute;
 use row::{Row, Widths};
 use std::cmp::{Ordering, Reverse};
-use std::ffi::OsString;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -80,14 +81,20 @@ impl Lister<'_> {
             if self.args.recursive {
                 self.tree(&dir);
             } else {
-                self.directory(headed.then_some(&dir.name), &inside(Path::new(&dir.name)), dir.attr.ino, SERIOUS);
+                self.directory(
+                    headed.then_some(dir.name.as_os_str()),
+                    &inside(Path::new(&dir.name)),
+                    dir.attr.ino,
+                    SERIOUS,
+                );
             }
         }
     }
 
-    /// What a path on the command line names: a symbolic link's target, if that is a directory and the link is not what was asked for.
+    /// What a path on the command line names: a symbolic link's target, if that is a directory and the link is not what
+    /// was asked for.
     fn named(&self, path: &Path) -> Result<Attr, String> {
-        let (attr, _) = self.opened.find(path)?;
+        let attr = self.opened.find(path)?;
         if attr.file_type == FileType::Symlink
             && !self.args.long
             && !self.args.directory
@@ -99,35 +106,41 @@ impl Lister<'_> {
         Ok(attr)
     }
 
-    /// A directory and all below it, each with a heading.
-    fn tree(&mut self, dir: &Named) {
-        let top = inside(Path::new(&dir.name));
-        let mut walk = Walk::new(self.opened, &top, (dir.attr, dir.attr.ino));
-        while let Some(event) = walk.next() {
-            // What cannot be read is told when the directory is listed.
-            let Event::Enter(found) = event else { continue };
-            if self.out.is_over() {
-                return;
-            }
-            if !found.is_dir() {
+    /// A directory and all below it, each with a heading. Damage may lead into one twice, or round and round.
+    fn tree(&mut self, top: &Named) {
+        let mut name = PathBuf::from(&top.name);
+        let mut seen = HashSet::from([top.attr.ino]);
+        let below = self.directory(Some(name.as_os_str()), &inside(&name), top.attr.ino, SERIOUS);
+        // What is left in each directory on the way down, and how long the name is that it is below.
+        let mut levels = vec![(below.into_iter(), 0)];
+        while let Some((left, above)) = levels.last_mut()
+            && !self.out.is_over()
+        {
+            let Some(dir) = left.next() else {
+                cut(&mut name, *above);
+                levels.pop();
                 continue;
+            };
+            let above = name.as_os_str().len();
+            name.push(&dir.name);
+            let path = inside(&name);
+            if seen.insert(dir.attr.ino) {
+                let below = self.directory(Some(name.as_os_str()), &path, dir.attr.ino, MINOR);
+                levels.push((below.into_iter(), above));
+            } else {
+                let what = "this directory has a second name, which is damage: `ondol check -n` says more";
+                self.tell(MINOR, &format!("{}: {what}", self.opened.shown(&path)));
+                cut(&mut name, above);
             }
-            if found.depth > 0 && self.is_hidden(found.path.file_name().unwrap_or_default()) {
-                walk.pass_by();
-                continue;
-            }
-            let below = found.path.strip_prefix(&top).unwrap_or(Path::new(""));
-            let name = if found.depth == 0 { dir.name.clone() } else { Path::new(&dir.name).join(below).into() };
-            self.directory(Some(&name), &found.path, found.attr.ino, if found.depth == 0 { SERIOUS } else { MINOR });
         }
     }
 
-    fn is_hidden(&self, name: &std::ffi::OsStr) -> bool {
+    fn is_hidden(&self, name: &OsStr) -> bool {
         !self.args.all && !self.args.almost_all && name.as_bytes().starts_with(b".")
     }
 
-    /// The entries of one directory.
-    fn directory(&mut self, heading: Option<&OsString>, path: &Path, ino: Ino, code: u8) {
+    /// The entries of one directory; those are returned that are directories.
+    fn directory(&mut self, heading: Option<&OsStr>, path: &Path, ino: Ino, code: u8) -> Vec<Named> {
         if let Some(name) = heading {
             if self.begun {
                 self.out.bytes(b"\n");
@@ -160,6 +173,8 @@ impl Lister<'_> {
         }
         self.sort(&mut rows);
         self.rows(path, &rows);
+        rows.retain(|row| row.attr.file_type == FileType::Directory && row.name != "." && row.name != "..");
+        rows
     }
 
     fn sort(&self, rows: &mut [Named]) {

@@ -1,22 +1,17 @@
-//! `ondol ls`, `cat`, `cp`, `rm` and `find`: the files of an image that is not mounted.
+//! `ondol ls`, `cat` and `cp`: the files of an image that is not mounted.
 //!
-//! Paths in an image begin at its root, and may begin with a colon, which `cp` needs to tell them from others. After an error a command goes on with the
-//! next path; its exit code is the worst.
+//! Paths in an image begin at its root, and may begin with a colon, which `cp` needs to tell them from others. After an
+//! error a command goes on with the next path; its exit code is the worst.
 
 pub(crate) mod args;
 mod cat;
 pub(crate) mod cp;
-mod find;
-mod glob;
 mod inside;
 mod ls;
 mod open;
 mod out;
-mod rm;
 mod walk;
 
 pub(crate) use cat::cat;
 pub(crate) use cp::{cp, fill};
-pub(crate) use find::{find, with_two_dashes};
 pub(crate) use ls::{ls, minute};
-pub(crate) use rm::rm;

@@ -8,7 +8,7 @@ use crate::log;
 use crate::options::{located, volume_options};
 use crate::passed::source;
 use ondol::machine::locks::shown;
-use ondol::{Attr, Caller, Error, Ino, ROOT, Volume, inodes};
+use ondol::{Attr, Caller, Error, Volume, inodes};
 use ondol_fuse::client;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -78,19 +78,13 @@ impl Opened {
         self.volume.inodes()
     }
 
-    /// What lstat(2) would tell, with the directory that the last name is in.
+    /// What lstat(2) would tell.
     ///
     /// # Errors
     /// As lstat(2), in words.
-    pub(crate) fn find(&self, path: &Path) -> Result<(Attr, Ino), String> {
-        let fail = |e: Error| self.said(path, &e);
-        let found = self.volume.symlink_metadata(path).map_err(fail)?;
-        let parent = match path.parent() {
-            Some(parent) if path.file_name().is_some() => self.volume.metadata(parent).map_err(fail)?.ino(),
-            _ => ROOT,
-        };
-        let attr = self.inodes().getattr(found.ino()).map_err(|e| self.said_of(path, e))?;
-        Ok((attr, parent))
+    pub(crate) fn find(&self, path: &Path) -> Result<Attr, String> {
+        let found = self.volume.symlink_metadata(path).map_err(|e| self.said(path, &e))?;
+        self.inodes().getattr(found.ino()).map_err(|e| self.said_of(path, e))
     }
 
     /// An error of a path.

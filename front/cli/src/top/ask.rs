@@ -2,10 +2,10 @@
 //!
 //! The child writes a line for each that it reads: what the server says, or why it does not.
 
-use super::pace::now;
 use super::reading::Reading;
 use crate::failure::{FAILED, Failure, Outcome, SYSTEM};
 use crate::info;
+use crate::log::now;
 use crate::passed::source;
 use ondol::machine::locks::shown;
 use ondol_fuse::{ClientError, client};

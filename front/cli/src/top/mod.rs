@@ -7,9 +7,10 @@ mod screen;
 mod view;
 
 use crate::failure::{FAILED, Failure, Outcome};
+use crate::log::now;
 use crate::say;
 use ask::Asker;
-use pace::{Pace, now};
+use pace::Pace;
 use reading::{Reading, Report};
 use screen::{Event, Screen};
 use std::io::IsTerminal;

@@ -1,16 +1,9 @@
 //! When the server is asked.
 
-use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// How long a server may go without a question: it times requests for a minute after each.
 const REMINDER: Duration = Duration::from_secs(30);
-
-/// The monotonic clock.
-pub(super) fn now() -> Duration {
-    let time = clock_gettime(ClockId::Monotonic);
-    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
 
 /// When a report begins, by the monotonic clock. Its length may change while it lasts.
 #[derive(Debug)]

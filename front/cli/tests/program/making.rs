@@ -208,7 +208,7 @@ touch -d '2001-02-03 04:05:06 UTC' "$1/other"; chmod 751 "$1"
         assert!(out.status.success());
         String::from_utf8(out.stdout).unwrap()
     };
-    assert_eq!(said(&["find"]), "/\n/link\n/lost+found\n/other\n/sub\n/sub/file\n");
+    assert_eq!(said(&["ls", "-R"]), "/:\nlink\nlost+found\nother\nsub\n\n/lost+found:\n\n/sub:\nfile\n");
     let long = said(&["ls", "-l"]);
     assert!(long.contains(" 2001-02-03 04:05 other\n") && long.contains("-rw------- 2 "), "{long}");
     assert!(said(&["ls", "-ld"]).starts_with("drwxr-x--x "));

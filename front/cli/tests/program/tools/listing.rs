@@ -1,9 +1,7 @@
-//! `ls` and `find` beside debugfs and find(1).
+//! `ls` beside debugfs.
 
 use super::{Desk, make_tree};
 use crate::place::output;
-use std::collections::BTreeSet;
-use std::process::Command;
 
 /// Lines of debugfs, `/inode/mode/uid/gid/name/size/`, say the same as those of `ls -li`.
 #[test]
@@ -76,6 +74,9 @@ touch -d 2001-01-01 d/b; touch -d 2002-01-01 d/a
         ("ls disk.img d/b d/sub d/a", "d/a\nd/b\n\nd/sub:\nc\n"),
         ("ls -R disk.img d", "d:\na\nb\nsub\nway\n\nd/sub:\nc\n"),
         ("ls -RA disk.img d", "d:\n.dot\n.hidden\na\nb\nsub\nway\n\nd/.hidden:\n\nd/sub:\nc\n"),
+        ("ls -Rr disk.img d", "d:\nway\nsub\nb\na\n\nd/sub:\nc\n"),
+        ("ls -Ra disk.img d/sub", "d/sub:\n.\n..\nc\n"),
+        ("ls -R disk.img d d/sub", "d:\na\nb\nsub\nway\n\nd/sub:\nc\n\nd/sub:\nc\n"),
         ("ls -0 disk.img d", "a\0b\0sub\0way\0"),
     ] {
         assert_eq!(desk.does(call), said, "{call}");
@@ -88,60 +89,8 @@ touch -d 2001-01-01 d/b; touch -d 2002-01-01 d/a
     let out = output(&mut desk.ondol(&["ls", "disk.img", "/absent", "/d/sub"]));
     assert_eq!((out.status.code(), &out.stdout[..]), (Some(2), &b"/d/sub:\nc\n"[..]));
     assert_eq!(String::from_utf8_lossy(&out.stderr), "ondol: disk.img:/absent: no such file or directory\n");
+    // A pattern is a name as any other.
+    assert_eq!(desk.refuses("ls disk.img /d/*", 2), "ondol: disk.img:/d/*: no such file or directory\n");
     assert!(desk.refuses("ls absent.img", 2).contains("absent.img"));
     assert!(desk.refuses("ls --sparkle disk.img", 2).contains("--sparkle"));
-}
-
-/// The same words find the same files here and by find(1).
-#[test]
-fn find_finds_what_find_finds() {
-    let desk = Desk::new();
-    make_tree(&desk);
-    desk.sh("mkdir 'tree/.git' tree/sub/Log; : > tree/sub/Log/a.LOG; : > tree/b.log; printf x > 'tree/[x]'");
-    desk.does("cp -a disk.img tree :/");
-    for tests in [
-        "",
-        "-name *.log",
-        "-iname *.log",
-        "-name [[]x]",
-        "-name [!a-m]* -type f",
-        "-type d,l",
-        "-type p",
-        "-path */sub/*",
-        "-size +2k",
-        "-size 1",
-        "-size -1",
-        "-size 11c",
-        "-empty",
-        "-empty -type d",
-        "-maxdepth 1",
-        "-mindepth 2 -maxdepth 2",
-        "-maxdepth 0",
-        "-name none",
-    ] {
-        let words: Vec<&str> = tests.split(' ').filter(|word| !word.is_empty()).collect();
-        let find = |command: &mut Command| -> BTreeSet<Vec<u8>> {
-            let out = output(command.args(&words).arg("-print0"));
-            assert!(out.status.success(), "{tests}: {}", String::from_utf8_lossy(&out.stderr));
-            out.stdout.split(|b| *b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
-        };
-        let theirs = find(Command::new("find").arg("tree").current_dir(desk.dir.path()));
-        let ours = find(&mut desk.ondol(&["find", "disk.img", ":/tree"]));
-        let ours: BTreeSet<Vec<u8>> = ours.into_iter().map(|path| path[1..].to_vec()).collect();
-        // The size of a directory is its file system's own matter.
-        let same = |found: BTreeSet<Vec<u8>>| -> BTreeSet<Vec<u8>> {
-            let is_dir = |path: &Vec<u8>| {
-                use std::os::unix::ffi::OsStrExt;
-                desk.dir.path().join(std::ffi::OsStr::from_bytes(path)).symlink_metadata().unwrap().is_dir()
-            };
-            found.into_iter().filter(|path| !tests.contains("-size") || !is_dir(path)).collect()
-        };
-        assert_eq!(same(ours), same(theirs), "{tests}");
-    }
-    let shown = desk.does("find disk.img -name a?b*");
-    assert_eq!(shown, "/tree/a^Jb ^[[1m\n");
-    assert_eq!(desk.does("find disk.img -maxdepth 1"), "/\n/lost+found\n/tree\n");
-    // The other paths are searched all the same.
-    let out = output(&mut desk.ondol(&["find", "disk.img", "/absent", "/tree/empty"]));
-    assert_eq!((out.status.code(), &out.stdout[..]), (Some(1), &b"/tree/empty\n"[..]));
 }
