@@ -102,8 +102,6 @@ pub(crate) struct Sample {
     pub(crate) user_bytes: u64,
     /// fsyncs.
     pub(crate) fsyncs: u64,
-    /// When the first thread began.
-    pub(crate) begin: Instant,
     /// From the first thread's begin to the last thread's end.
     pub(crate) elapsed: Duration,
     /// Latencies in nanoseconds.
@@ -204,7 +202,7 @@ fn sum(parts: Vec<Part>) -> io::Result<Sample> {
         total.fsyncs += meter.fsyncs;
     }
     let Meter { latency, sync, ops, user_bytes, fsyncs } = total;
-    Ok(Sample { asked, ops, user_bytes, fsyncs, begin, elapsed, latency, sync })
+    Ok(Sample { asked, ops, user_bytes, fsyncs, elapsed, latency, sync })
 }
 
 #[cfg(test)]
