@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::processes::Switches;
 use crate::workload::{Prepared, Worker};
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ fn nanos_since(begin: Instant) -> u64 {
 }
 
 /// What the threads that worked asked of the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Asked {
     /// System calls on files.
     pub(crate) calls: u64,

@@ -108,7 +108,7 @@ fn json_has_the_documented_names() {
         ]
         .concat(),
     );
-    let store = ["puts", "gets", "heads", "lists", "deletes", "others", "up", "down", "repeated", "failed"];
+    let store = ["puts", "gets", "heads", "lists", "deletes", "copies", "uploads", "up", "down", "repeated", "failed"];
     check(&target["counters"]["store"], &store);
     check(&target["counters"]["client"], &["calls", "voluntary", "involuntary"]);
     check(&target["counters"]["server"], &["voluntary", "involuntary", "reads_and_writes"]);
