@@ -1,6 +1,6 @@
 //! `ondol bench` with what takes more than one process: mounts, and file systems without a volume on both transports.
 
-use crate::place::{eventually, fails, lab, output, succeeds};
+use crate::place::{eventually, lab, output, succeeds};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
