@@ -1,6 +1,6 @@
 //! The command line of `ondol bench`.
 
-use crate::contents::Class;
+use crate::contents::{TEXT, ratio_of};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -28,17 +28,12 @@ pub enum BenchCommand {
     List,
     /// Run a workload on one or more targets and compare them with the first
     Run(RunArgs),
-    /// Draw the figures of a paper
+    /// Measure the figures of a paper
     Paper(PaperArgs),
-    /// Run all of a list of workloads on a mount and its peers, beside its floors, and put them into one table
-    Suite(SuiteArgs),
-    /// Draw the figures of all papers and run the suite, into one result
-    All(AllArgs),
-    /// Show what has changed significantly from one result to another
+    /// Run workloads on mounts, beside the kernel's ext4 and servers of nothing
+    Mount(MountArgs),
+    /// Show the figures of two results beside each other, with their ratios
     Compare(CompareArgs),
-    /// Be one client of a run
-    #[command(hide = true)]
-    Client(ClientArgs),
     /// Serve a file system without a volume
     #[command(hide = true)]
     Serve(ServeArgs),
@@ -47,120 +42,30 @@ pub enum BenchCommand {
     Write(WriteArgs),
 }
 
-/// `ondol bench suite …`
+/// `ondol bench mount …`
 #[derive(Clone, Debug, Args)]
-pub struct SuiteArgs {
-    /// The list: mount
-    #[arg(value_parser = ["mount"])]
-    pub name: String,
-    /// Fewer operations, one round: some minutes
-    #[arg(long)]
-    pub quick: bool,
-    /// Only this workload of the list, as it names it (`fs-mark 4`); may be given more than once
-    #[arg(long, value_name = "NAME")]
-    pub only: Vec<String>,
-    /// How often every target has its turn [default: 5, or 1 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: Option<u32>,
-    /// Operations in each turn, over all threads and clients [default: each workload's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub ops: Option<u64>,
-    /// What images lie on; the floors are in memory, and run with ram only
-    #[arg(long, value_enum, default_value_t = SuiteMedium::Ram)]
-    pub on: SuiteMedium,
-    /// What is written
-    #[arg(long, value_enum, default_value_t = Class::Random)]
-    pub class: Class,
-    /// Where images are made
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
-    pub dir: PathBuf,
-    /// Go on where the file of --json ends: what it holds whole is not measured again
-    #[arg(long, requires = "json")]
-    pub resume: bool,
-    /// Write the result as JSON; `-` is standard output, without the tables
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write mount.json, mount.md and mount.html into this directory, and its charts as SVG and CSV into mount
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
-}
-
-/// What the images of a suite lie on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SuiteMedium {
-    /// Memory.
-    Ram,
-    /// A modelled solid-state disk.
-    Ssd,
-    /// The disk of --dir.
-    Disk,
-}
-
-/// `ondol bench all …`
-#[derive(Clone, Debug, Args)]
-pub struct AllArgs {
+pub struct MountArgs {
     /// Smaller sets, fewer operations, one round
     #[arg(long)]
     pub quick: bool,
-    /// Each idea of papers 1, 3 and 5 off by itself, too, beside the full system
-    #[arg(long)]
-    pub ablate: bool,
-    /// A kind of NVM, as `ondol bench list` names it, in place of this machine's memory, for papers 1 and 5
-    #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
-    pub nvm_model: Option<&'static str>,
-    /// How often every target has its turn [default: of papers 3, of paper 4 and the suite 5, or 1 with --quick]
+    /// How often every target has its turn [default: 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// As of `bench paper`; the suite's images are made where those of papers are
+    /// Where images are made, if it is in memory; otherwise /dev/shm
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub dir: PathBuf,
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write all.json, all.md and all.html into this directory, and their charts as SVG and CSV into all
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
 }
 
 /// `ondol bench compare …`
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// The result to compare with: a JSON file that --json or --report has written
+    /// The result to compare with: a JSON file that --json has written
     pub old: PathBuf,
     /// The other result
     pub new: PathBuf,
-}
-
-/// `ondol bench client …`, which `bench run --clients` starts: says `ready` on standard output, waits for a byte on standard
-/// input, works, and says what it did.
-#[derive(Clone, Debug, Args)]
-pub struct ClientArgs {
-    /// The workload
-    pub workload: String,
-    /// As in `bench run`
-    #[arg(long)]
-    pub setting: Option<String>,
-    /// As in `bench run`
-    #[arg(long = "param")]
-    pub params: Vec<String>,
-    /// As in `bench run`
-    #[arg(long, value_enum, default_value_t = Class::Random)]
-    pub class: Class,
-    /// Its threads
-    #[arg(long)]
-    pub threads: u32,
-    /// Operations of each of its threads, at most
-    #[arg(long)]
-    pub ops: u64,
-    /// As in `bench run`
-    #[arg(long)]
-    pub seconds: Option<f64>,
-    /// Its number, from 0 on
-    #[arg(long)]
-    pub number: u32,
-    /// The directory to work in, which is its own
-    #[arg(long)]
-    pub dir: PathBuf,
 }
 
 /// `ondol bench serve …`, which stands behind the targets `null` and `passthrough`: serves until it is unmounted or its standard
@@ -233,18 +138,15 @@ pub struct PaperArgs {
     /// A kind of NVM, as `ondol bench list` names it, in place of this machine's memory; of papers 1 and 5
     #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
     pub nvm_model: Option<&'static str>,
-    /// What is written, but of papers 2 and 4; Filebench itself writes zeros
-    #[arg(long, value_enum, default_value_t = Class::Text)]
-    pub class: Class,
+    /// How well what is written compresses: bytes for each byte that LZ4 makes of them, 1 to 16; not of papers 2 and 4
+    #[arg(long, value_name = "R", default_value = TEXT, value_parser = ratio_of)]
+    pub ratio: f64,
     /// Where images are made, if it is in memory; otherwise /dev/shm. Files of paper 2 lie there if it is on a disk; otherwise in /var/tmp
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub dir: PathBuf,
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write paperN.json, paperN.md and paperN.html into this directory, and its charts as SVG and CSV into paperN
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
 }
 
 fn paper(number: &str) -> Result<u32, String> {
@@ -269,30 +171,24 @@ pub struct RunArgs {
     /// How often every target has its turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Threads that work at the same time, of each client [default: the workload's]
+    /// Threads that work at the same time [default: the workload's]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Processes that work at the same time, each with so many threads, in a directory of its own [default: threads of this process]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub clients: Option<u32>,
     /// Let each turn last so long instead of a number of operations
     #[arg(long, value_name = "S", conflicts_with = "ops")]
     pub seconds: Option<f64>,
-    /// Operations in each turn, over all threads and clients [default: the workload's]
+    /// Operations in each turn, over all threads [default: the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
-    /// What is written
-    #[arg(long, value_enum, default_value_t = Class::Random)]
-    pub class: Class,
+    /// How well what is written compresses: bytes for each byte that LZ4 makes of them, 1 to 16
+    #[arg(long, value_name = "R", default_value = "1", value_parser = ratio_of)]
+    pub ratio: f64,
     /// Count also what a turn leaves to be done later: a sync at its end, or closing, which brings everything home
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "sync")]
     pub settle: Option<Settle>,
     /// A kind of NVM, as `ondol bench list` names it, for each target that has NVM and no nvm_model= of its own
     #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
     pub nvm_model: Option<&'static str>,
-    /// Set several parameters of the workload by a name that they have together; --param changes them again
-    #[arg(long, value_name = "NAME")]
-    pub setting: Option<String>,
     /// Set a parameter of the workload
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub params: Vec<String>,
@@ -302,7 +198,4 @@ pub struct RunArgs {
     /// Write the result as JSON; `-` is standard output, without the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write WORKLOAD.json, WORKLOAD.md and WORKLOAD.html into this directory, and its charts as SVG and CSV into WORKLOAD
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
 }

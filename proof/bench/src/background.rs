@@ -1,4 +1,4 @@
-//! Programs that work beside the bench: servers of mounts, and clients.
+//! Programs that work beside the bench: servers of mounts.
 
 use crate::BenchError;
 use crate::command::{Program, last_line};
@@ -23,20 +23,14 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts `program`; `text` is what errors call it, if not by its command line.
-    pub(crate) fn start(
-        program: Program,
-        text: Option<String>,
-        stdin: Stdio,
-        stdout: Stdio,
-    ) -> Result<Self, BenchError> {
-        let (mut command, line) = program.into_parts();
-        let text = text.unwrap_or(line);
+    /// Starts `program`, which hears and says what `pipe` makes.
+    pub(crate) fn start(program: Program, pipe: fn() -> Stdio) -> Result<Self, BenchError> {
+        let (mut command, text) = program.into_parts();
         // A pipe would stop a program that says more than anybody reads.
         let log = rustix::fs::memfd_create("ondol-bench-log", MemfdFlags::CLOEXEC).context(|| "memfd")?;
         let log = File::from(log);
         let stderr = log.try_clone().context(|| "memfd")?;
-        let child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
+        let child = command.stdin(pipe()).stdout(pipe()).stderr(stderr).spawn();
         let child = child.map_err(|e| BenchError::Command { command: text.clone(), what: e.to_string() })?;
         Ok(Self { child, text, log })
     }

@@ -1,37 +1,20 @@
-//! What is written: classes of contents that compress as real files of their kind do, the same bytes on every machine.
+//! What is written: bytes that compress by a stated ratio, the same on every machine.
 //!
-//! Nothing is fetched: each class is generated. What LZ4 makes of it stands in every report. Ratios, beside files of
-//! the Silesia corpus: text 2.5 (samba 2.8), mail 1.7 (dickens 1.6), db 2.2 (osdb 1.9), elf 1.9 (mozilla 1.9). `zero`
-//! (245) is there because Filebench writes zeros: it clears a thread's memory when the thread begins and never fills
-//! it (`flowop_start`, version 1.5).
-
-mod db;
-mod elf;
-mod mail;
-mod text;
-mod words;
+//! Contents are cells, each some random bytes and then one of them repeated, in such proportion that LZ4 makes of them
+//! what was asked for. Real files are about: source text 2.5 (samba of the Silesia corpus 2.8), pages of a database 2.2
+//! (osdb 1.9), programs 1.9 (mozilla 1.9), mail 1.7 (dickens 1.6). Such cells compress faster than text, whose matches
+//! are shorter. Filebench itself writes zeros: it clears a thread's memory when the thread begins and never fills it
+//! (`flowop_start`, version 1.5).
 
 use crate::rng::Rng;
 use crate::units::MIB;
 use lz4_flex::block::{compress_into, get_maximum_output_size};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// A kind of contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Class {
-    /// Source text.
-    Text,
-    /// Mail: headers, prose, some attachments.
-    Mail,
-    /// Pages of a database of 4 KiB, two thirds full.
-    Db,
-    /// Programs: code, symbols, strings.
-    Elf,
-    /// What does not compress.
-    Random,
-    /// Zeros: what Filebench itself writes.
-    Zero,
-}
+/// What source text has.
+pub(crate) const TEXT: &str = "2.5";
+/// What cannot be more: of a cell only what LZ4 says of it is left.
+const MOST: f64 = 16.0;
 
 /// Bytes that writes are taken from, unless one is longer.
 const POOL: u64 = 8 * MIB;
@@ -39,43 +22,54 @@ const POOL: u64 = 8 * MIB;
 const UNIT: usize = 64 << 10;
 /// Where writes begin in the pool: where pages of a database do.
 const ALIGN: u64 = 4096;
+/// Bytes of a cell.
+const CELL: usize = 128;
+/// What LZ4 takes for a cell beside its random bytes: two lengths of two bytes each, and a distance.
+const OVERHEAD: f64 = 6.0;
 
-/// Contents of one class. Every write takes another piece of them, so that what a transaction holds repeats as little as it
-/// does in real files.
+/// Reads a ratio: bytes for each byte that LZ4 makes of them.
+///
+/// # Errors
+/// It is none, or LZ4 cannot reach it with such cells.
+pub(crate) fn ratio_of(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio| (1.0..=MOST).contains(ratio));
+    ratio.ok_or_else(|| format!("between 1, which does not compress, and {MOST}"))
+}
+
+/// Every write takes another piece, so that what a transaction holds repeats as little as it does in real files.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    class: Class,
+    asked: f64,
     pool: Vec<u8>,
 }
 
 /// What a report says of contents.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Payload {
-    /// The class.
-    pub(crate) class: String,
+    /// What was asked for.
+    pub(crate) ratio: f64,
     /// Bytes for each byte that LZ4 makes of them, 64 KiB at a time.
     pub(crate) lz4_ratio: f64,
 }
 
 impl Contents {
-    /// Contents under `seed`, for writes of up to `longest` bytes.
-    pub(crate) fn new(class: Class, seed: u64, longest: u64) -> Self {
+    /// Contents of `ratio` under `seed`, for writes of up to `longest` bytes.
+    pub(crate) fn new(ratio: f64, seed: u64, longest: u64) -> Self {
         let len = usize::try_from(POOL.max(longest.saturating_add(ALIGN))).unwrap_or(usize::MAX);
-        let mut rng = Rng::new(seed, 0);
-        let mut pool = Vec::with_capacity(len + UNIT);
-        match class {
-            Class::Text => text::fill(&mut pool, len, &mut rng),
-            Class::Mail => mail::fill(&mut pool, len, &mut rng),
-            Class::Db => db::fill(&mut pool, len, &mut rng),
-            Class::Elf => elf::fill(&mut pool, len, &mut rng),
-            Class::Random => {
-                pool.resize(len, 0);
-                rng.fill(&mut pool);
-            }
-            Class::Zero => {}
+        let mut pool = vec![0; len];
+        Rng::new(seed, 0).fill(&mut pool);
+        // Bytes that do not compress are no cells.
+        let random = if ratio > 1.0 { (CELL as f64 / ratio - OVERHEAD).max(1.0) } else { CELL as f64 };
+        let mut due = 0.0;
+        for cell in pool.chunks_mut(CELL) {
+            // What is cut off here is made up for in the next cells.
+            due += random;
+            let kept = (due as usize).clamp(1, cell.len());
+            due -= kept as f64;
+            let (fresh, again) = cell.split_at_mut(kept);
+            again.fill(fresh.last().copied().unwrap_or(0));
         }
-        pool.resize(len, 0);
-        Self { class, pool }
+        Self { asked: ratio, pool }
     }
 
     /// Some `len` bytes.
@@ -88,14 +82,12 @@ impl Contents {
 
     /// For the report.
     pub(crate) fn payload(&self) -> Payload {
-        let class =
-            clap::ValueEnum::to_possible_value(&self.class).map_or_else(String::new, |v| v.get_name().to_owned());
-        Payload { class, lz4_ratio: (ratio(&self.pool) * 100.0).round() / 100.0 }
+        Payload { ratio: self.asked, lz4_ratio: (lz4(&self.pool) * 100.0).round() / 100.0 }
     }
 }
 
 /// Bytes for each byte that LZ4 makes of `bytes`; what does not get smaller would be stored.
-fn ratio(bytes: &[u8]) -> f64 {
+fn lz4(bytes: &[u8]) -> f64 {
     let mut out = vec![0; get_maximum_output_size(UNIT)];
     let packed = |unit: &[u8]| compress_into(unit, &mut out).unwrap_or(unit.len()).min(unit.len());
     let packed: usize = bytes.chunks(UNIT).map(packed).sum();
@@ -105,36 +97,32 @@ fn ratio(bytes: &[u8]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
 
     #[test]
-    fn classes_compress_as_their_kind_does() {
-        // Beside them what LZ4 makes of files of the Silesia corpus: samba 2.8, osdb 1.9, mozilla 1.9, dickens 1.6.
-        for (class, low, high) in [
-            (Class::Text, 2.3, 3.3),
-            (Class::Mail, 1.4, 2.0),
-            (Class::Db, 1.7, 2.6),
-            (Class::Elf, 1.5, 2.3),
-            (Class::Random, 1.0, 1.0),
-            (Class::Zero, 200.0, 256.0),
-        ] {
-            let ratio = Contents::new(class, 1, 0).payload().lz4_ratio;
-            assert!((low..=high).contains(&ratio), "{class:?}: {ratio}");
+    fn contents_compress_as_they_are_asked_to() {
+        assert_eq!(Contents::new(1.0, 1, 0).payload().lz4_ratio, 1.0);
+        for ratio in [1.3, 1.7, 1.9, 2.5, 4.0, 8.0, MOST] {
+            let measured = Contents::new(ratio, 1, 0).payload().lz4_ratio;
+            assert!((measured / ratio - 1.0).abs() < 0.1, "{ratio}: {measured}");
+        }
+        assert_eq!(ratio_of(TEXT), Ok(2.5));
+        for text in ["0.5", "17", "text", "nan"] {
+            assert!(ratio_of(text).is_err_and(|why| why.contains("between 1")), "{text}");
         }
     }
 
     #[test]
     fn a_seed_repeats() {
-        for class in Class::value_variants() {
-            let contents = |seed| Contents::new(*class, seed, 0).pool;
+        for ratio in [1.0, 2.5] {
+            let contents = |seed| Contents::new(ratio, seed, 0).pool;
             assert_eq!(contents(1), contents(1));
-            assert!(*class == Class::Zero || contents(1) != contents(2), "{class:?}");
+            assert!(contents(1) != contents(2), "{ratio}");
         }
     }
 
     #[test]
     fn pieces_are_as_long_as_asked_for_and_differ() {
-        let contents = Contents::new(Class::Random, 1, 9 * MIB);
+        let contents = Contents::new(1.0, 1, 9 * MIB);
         let mut rng = Rng::new(1, 1);
         assert_eq!(contents.piece(&mut rng, 9 * MIB).len() as u64, 9 * MIB);
         assert_eq!(contents.piece(&mut rng, 0), b"");

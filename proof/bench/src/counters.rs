@@ -11,7 +11,7 @@ use crate::processes::Server;
 use ondol::{NvmCounts, Volume};
 use ondol_block::BlockStore;
 use ondol_fuse::client;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
 use std::ops::AddAssign;
@@ -26,7 +26,7 @@ const SECTOR: u64 = 512;
 const LINE: u64 = 64;
 
 /// Totals over all measured rounds of a target. `None` (null in JSON): the target does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counters {
     /// Operations of the workload.
     pub(crate) ops: u64,
@@ -41,122 +41,92 @@ pub(crate) struct Counters {
     pub(crate) device: Device,
 }
 
-/// What a journal engine of ours did. A counter that a file does not have is 0, as of an engine that does not have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Engine {
-    /// Transactions committed.
-    pub(crate) commits: u64,
-    /// Blocks written to the journal.
-    pub(crate) journal_blocks: u64,
-    /// Blocks written home.
-    pub(crate) checkpoint_blocks: u64,
-    /// Blocks that came home from the journal without a copy.
-    pub(crate) swapped_blocks: u64,
-    /// Commits that an operation had to do for journal space.
-    pub(crate) foreground_commits: u64,
-    /// Checkpoints that an operation had to wait for.
-    pub(crate) foreground_checkpoints: u64,
-    /// Blocks of new data written home before their transaction counted.
-    pub(crate) staged_blocks: u64,
-    /// Those of them that were home before the commit began.
-    pub(crate) staged_early_blocks: u64,
-    /// Blocks of new data that nobody had written when their commit began.
-    pub(crate) kept_blocks: u64,
-    /// Blocks that were freed before their commit, and never written.
-    pub(crate) dead_blocks: u64,
-    /// Bytes of new data written home past cache and journal.
-    pub(crate) passed_bytes: u64,
-    /// Writes of new data.
-    pub(crate) data_runs: u64,
-    /// Commits that somebody waited for.
-    pub(crate) commits_asked: u64,
-    /// Of old transactions.
-    pub(crate) commits_age: u64,
-    /// Of transactions with much to write.
-    pub(crate) commits_dirty: u64,
-    /// Of transactions with much in memory.
-    pub(crate) commits_kept: u64,
-    /// For journal space.
-    pub(crate) commits_promises: u64,
-    /// Bytes that may wait, in the end.
-    pub(crate) dirty_bound: u64,
-    /// Nanoseconds that operations waited for journal space.
-    pub(crate) stall_ns: u64,
-    /// Nanoseconds that commits spent on compressing.
-    pub(crate) compress_ns: u64,
-    /// Bytes that were to be compressed.
-    pub(crate) compress_bytes_in: u64,
-    /// What they became.
-    pub(crate) compress_bytes_out: u64,
+/// Counters that `info` has by the same names. One that is not there is 0, as of an engine that does not have it.
+macro_rules! counts {
+    ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub(crate) struct $name {
+            $($(#[$what])* pub(crate) $field: u64,)*
+        }
+
+        impl $name {
+            pub(crate) fn of(counters: &Value) -> Self {
+                Self { $($field: counters.get(stringify!($field)).and_then(Value::as_u64).unwrap_or(0),)* }
+            }
+
+            pub(crate) fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
+                Self { $($field: how(self.$field, other.$field),)* }
+            }
+        }
+    };
+}
+pub(crate) use counts;
+
+counts! {
+    /// What a journal engine of ours did.
+    Engine {
+        /// Transactions committed.
+        commits,
+        /// Blocks written to the journal.
+        journal_blocks,
+        /// Blocks written home.
+        checkpoint_blocks,
+        /// Blocks that came home from the journal without a copy.
+        swapped_blocks,
+        /// Commits that an operation had to do for journal space.
+        foreground_commits,
+        /// Checkpoints that an operation had to wait for.
+        foreground_checkpoints,
+        /// Blocks of new data written home before their transaction counted.
+        staged_blocks,
+        /// Those of them that were home before the commit began.
+        staged_early_blocks,
+        /// Blocks of new data that nobody had written when their commit began.
+        kept_blocks,
+        /// Blocks that were freed before their commit, and never written.
+        dead_blocks,
+        /// Bytes of new data written home past cache and journal.
+        passed_bytes,
+        /// Writes of new data.
+        data_runs,
+        /// Commits that somebody waited for.
+        commits_asked,
+        /// Of old transactions.
+        commits_age,
+        /// Of transactions with much to write.
+        commits_dirty,
+        /// Of transactions with much in memory.
+        commits_kept,
+        /// For journal space.
+        commits_promises,
+        /// Bytes that may wait, in the end.
+        dirty_bound,
+        /// Nanoseconds that operations waited for journal space.
+        stall_ns,
+        /// Nanoseconds that commits spent on compressing.
+        compress_ns,
+        /// Bytes that were to be compressed.
+        compress_bytes_in,
+        /// What they became.
+        compress_bytes_out,
+    }
 }
 
 impl Engine {
-    /// From the counters of `info`; those that the engine does not have count 0.
-    fn of_info(counters: &Value) -> Self {
-        let get = |name: &str| counters.get(name).and_then(Value::as_u64).unwrap_or(0);
-        Self {
-            commits: get("commits"),
-            journal_blocks: get("journal_blocks"),
-            checkpoint_blocks: get("checkpoint_blocks"),
-            swapped_blocks: get("swapped_blocks"),
-            foreground_commits: get("foreground_commits"),
-            foreground_checkpoints: get("foreground_checkpoints"),
-            staged_blocks: get("staged_blocks"),
-            staged_early_blocks: get("staged_early_blocks"),
-            kept_blocks: get("kept_blocks"),
-            dead_blocks: get("dead_blocks"),
-            passed_bytes: get("passed_bytes"),
-            data_runs: get("data_runs"),
-            commits_asked: get("commits_asked"),
-            commits_age: get("commits_age"),
-            commits_dirty: get("commits_dirty"),
-            commits_kept: get("commits_kept"),
-            commits_promises: get("commits_promises"),
-            dirty_bound: get("dirty_bound"),
-            stall_ns: get("stall_ns"),
-            compress_ns: get("compress_ns"),
-            compress_bytes_in: get("compress_bytes_in"),
-            compress_bytes_out: get("compress_bytes_out"),
-        }
-    }
-
     /// With what `now` has that is no total.
     fn with_now(self, now: Self) -> Self {
         Self { dirty_bound: now.dirty_bound, ..self }
     }
 
-    fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
-        Self {
-            commits: how(self.commits, other.commits),
-            journal_blocks: how(self.journal_blocks, other.journal_blocks),
-            checkpoint_blocks: how(self.checkpoint_blocks, other.checkpoint_blocks),
-            swapped_blocks: how(self.swapped_blocks, other.swapped_blocks),
-            foreground_commits: how(self.foreground_commits, other.foreground_commits),
-            foreground_checkpoints: how(self.foreground_checkpoints, other.foreground_checkpoints),
-            staged_blocks: how(self.staged_blocks, other.staged_blocks),
-            staged_early_blocks: how(self.staged_early_blocks, other.staged_early_blocks),
-            kept_blocks: how(self.kept_blocks, other.kept_blocks),
-            dead_blocks: how(self.dead_blocks, other.dead_blocks),
-            passed_bytes: how(self.passed_bytes, other.passed_bytes),
-            data_runs: how(self.data_runs, other.data_runs),
-            commits_asked: how(self.commits_asked, other.commits_asked),
-            commits_age: how(self.commits_age, other.commits_age),
-            commits_dirty: how(self.commits_dirty, other.commits_dirty),
-            commits_kept: how(self.commits_kept, other.commits_kept),
-            commits_promises: how(self.commits_promises, other.commits_promises),
-            // These are what they are now, and no totals.
-            dirty_bound: self.dirty_bound.max(other.dirty_bound),
-            stall_ns: how(self.stall_ns, other.stall_ns),
-            compress_ns: how(self.compress_ns, other.compress_ns),
-            compress_bytes_in: how(self.compress_bytes_in, other.compress_bytes_in),
-            compress_bytes_out: how(self.compress_bytes_out, other.compress_bytes_out),
-        }
+    /// The same with what is a total added, and the larger of what is not.
+    fn plus(self, more: Self) -> Self {
+        self.with(more, u64::saturating_add).with_now(self.with(more, u64::max))
     }
 }
 
 /// What happened on the media of a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Device {
     /// Bytes stored to NVM.
     pub(crate) nvm_bytes: Option<u64>,
@@ -173,7 +143,6 @@ pub(crate) struct Device {
     /// Flushes of the block device.
     pub(crate) device_flushes: Option<u64>,
     /// Bytes that the arm of a modelled hard disk has moved over.
-    #[serde(default)]
     pub(crate) arm_bytes: Option<u64>,
     /// Requests that the FUSE server received.
     pub(crate) fuse_requests: Option<u64>,
@@ -182,7 +151,6 @@ pub(crate) struct Device {
     /// What our journal engine did.
     pub(crate) engine: Option<Engine>,
     /// What was asked of object storage.
-    #[serde(default)]
     pub(crate) store: Option<Store>,
 }
 
@@ -246,7 +214,7 @@ impl Device {
             arm_bytes: None,
             fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
             server: None,
-            engine: counters.map(Engine::of_info),
+            engine: counters.map(Engine::of),
             store: Store::of_info(info),
         }
     }
@@ -265,7 +233,8 @@ impl Device {
 
 impl AddAssign for Device {
     fn add_assign(&mut self, other: Self) {
-        *self = self.with(other, u64::saturating_add);
+        let engine = self.engine.zip(other.engine).map(|(a, b)| a.plus(b));
+        *self = Self { engine, ..self.with(other, u64::saturating_add) };
     }
 }
 
@@ -349,7 +318,8 @@ mod tests {
         let bound = |bytes| Device::of_info(&json!({"counters": {"commits": 7, "dirty_bound": bytes}}));
         let since = bound(5).since(bound(9)).engine.unwrap();
         assert_eq!((since.commits, since.dirty_bound), (0, 5), "it is what it is now");
-        let twice = device.with(device, u64::saturating_add);
+        let mut twice = device;
+        twice += device;
         assert_eq!(twice.engine.map(|engine| engine.commits), Some(2));
     }
 

@@ -35,16 +35,6 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// The same, with the workload and the target where it happened.
-    pub(crate) fn at(self, place: String) -> Self {
-        match self {
-            Self::Io { what, source } => Self::Io { what: format!("{place}: {what}"), source },
-            Self::Command { command, what } => Self::Command { command: format!("{place}: {command}"), what },
-            Self::Unfit(what) => Self::Unfit(format!("{place}: {what}")),
-            other @ (Self::Usage(_) | Self::Interrupted) => other,
-        }
-    }
-
     /// True for mistakes in the command line, which have exit codes of their own.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))

@@ -33,18 +33,12 @@ pub(crate) trait Dir: Send + Sync {
     fn open(&self, name: &str, append: Append) -> io::Result<Box<dyn File>>;
     /// Removes a file's name.
     fn unlink(&self, name: &str) -> io::Result<()>;
-    /// Renames a file within the directory.
-    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes an empty directory.
     fn rmdir(&self, name: &str) -> io::Result<()>;
     /// Names of the entries, without `.` and `..`.
     fn list(&self) -> io::Result<Vec<String>>;
     /// What stat(2) tells of an entry; `.` is the directory itself.
     fn stat(&self, name: &str) -> io::Result<Stat>;
-    /// Sets an entry's times to now.
-    fn touch(&self, name: &str) -> io::Result<()>;
-    /// Bytes that are free on the file system.
-    fn free(&self) -> io::Result<u64>;
     /// Makes everything on the file system durable.
     fn sync_all(&self) -> io::Result<()>;
 }
@@ -57,8 +51,6 @@ pub(crate) trait File: Send {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Writes all of `data` at the end of the file.
     fn append(&mut self, data: &[u8]) -> io::Result<()>;
-    /// Its size as fstat(2) tells it.
-    fn size(&self) -> io::Result<u64>;
     /// Makes the file durable.
     fn fsync(&mut self, sync: Durable) -> io::Result<()>;
     /// Closes the file.

@@ -1,7 +1,7 @@
 //! What a target promises after a crash, in one line beside its figures: a rate without its guarantee says nothing.
 
 #[cfg(any(feature = "peers", test))]
-use crate::target::{Crate, Fresh};
+use crate::target::Fresh;
 use ondol::machine::mountinfo::Entry;
 use serde_json::Value;
 use std::path::Path;
@@ -24,22 +24,13 @@ pub(crate) fn of_passthrough(below: &Entry) -> String {
 
 /// What another crate promises on a fresh image, by its documentation and its code.
 #[cfg(any(feature = "peers", test))]
-pub(crate) fn of_crate(which: Crate, image: &Fresh) -> &'static str {
+pub(crate) fn of_crate(image: &Fresh) -> &'static str {
     if image.features.iter().any(|feature| feature == "^has_journal") {
         return "none: no journal, a crash needs e2fsck";
     }
-    match which {
-        // Each commit ends at home, by four flushes: `journal_writer`. Data blocks are in the transaction: `apply_pwrite`.
-        Crate::RustFsExt4 => {
-            "journal: each operation is whole or not at all, data included, and durable when it returns (a write that \
+    // Each commit ends at home, by four flushes: `journal_writer`. Data blocks are in the transaction: `apply_pwrite`.
+    "journal: each operation is whole or not at all, data included, and durable when it returns (a write that \
              the journal cannot take is several)"
-        }
-        // Only a sync empties the cache of data before it commits; a commit for journal space does not.
-        Crate::Rsext4 => {
-            "writeback: metadata is a journaled prefix; unsynced data may be lost or stale; fsync makes all earlier \
-             operations durable"
-        }
-    }
 }
 
 /// What a mounted file system that is not ours promises.
@@ -140,13 +131,9 @@ mod tests {
 
     #[test]
     fn crates_without_a_journal_promise_nothing() {
-        for which in Crate::ALL {
-            let bare = Fresh { features: vec!["^has_journal".into()], ..Fresh::default() };
-            assert!(of_crate(which, &bare).starts_with("none: no journal"));
-            assert_ne!(of_crate(which, &Fresh::default()), of_crate(which, &bare));
-        }
-        assert!(of_crate(Crate::RustFsExt4, &Fresh::default()).starts_with("journal: "));
-        assert!(of_crate(Crate::Rsext4, &Fresh::default()).starts_with("writeback: "));
+        let bare = Fresh { features: vec!["^has_journal".into()], ..Fresh::default() };
+        assert!(of_crate(&bare).starts_with("none: no journal"));
+        assert!(of_crate(&Fresh::default()).starts_with("journal: "));
     }
 
     #[test]

@@ -4,14 +4,12 @@
 //! of each target to the first one in the same round. Every figure stands beside the guarantee that it was bought with.
 //!
 //! A run goes through four parts: `target` makes and mounts what is measured and takes it away again, `workload`
-//! says what to do, `measure` does it on threads and keeps the latencies, `report` and `html` write JSON, tables and the page.
+//! says what to do, `measure` does it on threads and keeps the latencies, `report` writes JSON and tables.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures by the real clock")]
 
-mod all;
 mod args;
 mod background;
-mod clients;
 mod command;
 mod compare;
 mod contents;
@@ -19,7 +17,6 @@ mod counters;
 mod error;
 mod fs;
 mod guarantee;
-mod html;
 mod interrupt;
 mod list;
 mod machine;
@@ -28,23 +25,19 @@ mod nvm;
 mod paper;
 mod processes;
 mod report;
-mod results;
 mod rng;
 mod run;
 mod series;
 mod serve;
 mod stats;
-mod suite;
 mod target;
 mod units;
 mod workload;
 mod writer;
 
 pub use args::{
-    AllArgs, BenchArgs, BenchCommand, ClientArgs, CompareArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle,
-    SuiteArgs, SuiteMedium, WriteArgs,
+    BenchArgs, BenchCommand, CompareArgs, MountArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, WriteArgs,
 };
-pub use contents::Class;
 pub use error::BenchError;
 
 use std::process::ExitCode;
@@ -52,8 +45,8 @@ use std::process::ExitCode;
 /// Exit code after SIGINT or SIGTERM, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Runs `ondol bench`. `fuse:` targets are mounted by the program `ondol` ([`ondol_skips::ondol`]); clients, the
-/// servers of `null` and `passthrough` and paper 2's program are this command of the current executable.
+/// Runs `ondol bench`. `fuse:` targets are mounted by the program `ondol` ([`ondol_skips::ondol`]); the servers
+/// of `null` and `passthrough` and paper 2's program are this command of the current executable.
 ///
 /// After SIGINT or SIGTERM everything that was made is taken away and the exit code is 130.
 ///
@@ -65,10 +58,8 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::List => list::print(),
         BenchCommand::Run(args) => run::run(&args),
         BenchCommand::Paper(args) => paper::run(&args),
-        BenchCommand::All(args) => all::run(&args),
-        BenchCommand::Suite(args) => suite::run(&args),
+        BenchCommand::Mount(args) => paper::mount(&args),
         BenchCommand::Compare(args) => compare::run(&args),
-        BenchCommand::Client(args) => clients::work(&args),
         BenchCommand::Serve(args) => serve::run(&args),
         BenchCommand::Write(args) => writer::run(&args),
     };

@@ -20,9 +20,6 @@ fn write(out: &mut impl Write) -> io::Result<()> {
         for param in workload.params {
             writeln!(out, "      --param {:<20}  {}", format!("{}={}", param.name, param.default), param.about)?;
         }
-        for setting in workload.settings {
-            writeln!(out, "      --setting {:<18}  {}", setting.name, setting.about)?;
-        }
         writeln!(out)?;
     }
     writeln!(out, "Targets\n")?;
@@ -59,12 +56,7 @@ mod tests {
             "webproxy",
             "postmark",
             "untar",
-            "fs-mark",
-            "dbench",
             "tokubench",
-            "--setting paper3",
-            "readdir",
-            "random-read",
             "size=4k",
             "kernel:",
             "on=ram|disk",

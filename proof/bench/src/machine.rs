@@ -1,10 +1,10 @@
 //! The machine and the build that figures belong to.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fs;
 
 /// What a figure needs beside it to be worth comparing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Machine {
     /// Model of the processor.
     pub(crate) cpu: String,

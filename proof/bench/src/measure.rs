@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::processes::Switches;
 use crate::workload::{Prepared, Worker};
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ fn nanos_since(begin: Instant) -> u64 {
 }
 
 /// What the threads that worked asked of the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Asked {
     /// System calls on files.
     pub(crate) calls: u64,
@@ -102,8 +102,6 @@ pub(crate) struct Sample {
     pub(crate) user_bytes: u64,
     /// fsyncs.
     pub(crate) fsyncs: u64,
-    /// When the first thread began.
-    pub(crate) begin: Instant,
     /// From the first thread's begin to the last thread's end.
     pub(crate) elapsed: Duration,
     /// Latencies in nanoseconds.
@@ -204,7 +202,7 @@ fn sum(parts: Vec<Part>) -> io::Result<Sample> {
         total.fsyncs += meter.fsyncs;
     }
     let Meter { latency, sync, ops, user_bytes, fsyncs } = total;
-    Ok(Sample { asked, ops, user_bytes, fsyncs, begin, elapsed, latency, sync })
+    Ok(Sample { asked, ops, user_bytes, fsyncs, elapsed, latency, sync })
 }
 
 #[cfg(test)]

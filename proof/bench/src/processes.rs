@@ -1,11 +1,11 @@
 //! What the kernel counts of threads and processes, from `/proc`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
 /// How often threads lost the processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Switches {
     /// Because they waited for something.
     pub(crate) voluntary: u64,
@@ -35,7 +35,7 @@ impl Switches {
 }
 
 /// What a server's process did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Server {
     /// Switches of the threads that it has.
     #[serde(flatten)]

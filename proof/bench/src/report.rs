@@ -2,16 +2,16 @@
 
 mod table;
 
-pub(crate) use table::{aligned, compression, markdown, pipes, terminal};
+pub(crate) use table::{aligned, compression, terminal};
 
 use crate::contents::Payload;
 use crate::counters::{Counters, Device};
 use crate::guarantee;
 use crate::machine::Machine;
 use crate::measure::Sample;
-use crate::stats::{Ratio, Spread, ratio, spread};
+use crate::stats::{Spread, ratio, spread};
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The result of `bench run`. Its field names are part of the product: scripts read them.
@@ -36,7 +36,7 @@ pub(crate) struct Report {
 }
 
 /// What one target did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct TargetReport {
     /// As it was written on the command line.
     pub(crate) target: String,
@@ -49,7 +49,7 @@ pub(crate) struct TargetReport {
     /// The same of each round.
     pub(crate) rates: Vec<f64>,
     /// Its rate in multiples of the first target's, by round.
-    pub(crate) ratio: Ratio,
+    pub(crate) ratio: Spread,
     /// Latencies over all rounds.
     pub(crate) latency_us: Latency,
     /// Latencies of fsyncs alone; null where there were none.
@@ -59,7 +59,7 @@ pub(crate) struct TargetReport {
 }
 
 /// Latencies of one operation, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
     /// Half of the operations took at most this.
     pub(crate) p50: f64,
@@ -137,6 +137,17 @@ fn target(name: &str, turns: &Turns, first: &[f64]) -> Option<TargetReport> {
         fsync_us: (!sync.is_empty()).then(|| Latency::of(&sync)),
         counters: Counters { ops, user_bytes, fsyncs, client: asked, device },
     })
+}
+
+/// A table as tests look at it: what stands between cells is ` | `.
+#[cfg(test)]
+pub(crate) fn cells(text: &str) -> String {
+    let line =
+        |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ");
+    text.lines().map(line).collect::<Vec<_>>().join(
+        "
+",
+    )
 }
 
 #[cfg(test)]

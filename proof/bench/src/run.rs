@@ -1,19 +1,16 @@
 //! `ondol bench run`: rounds in which the targets take turns.
 
 use crate::args::{RunArgs, Settle};
-use crate::clients::Clients;
 use crate::contents::Contents;
 use crate::error::Context;
-use crate::html;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::measure::{self, Limit, Sample};
 use crate::nvm;
-use crate::report::{DAMAGED, Report, Turns, markdown, targets, terminal};
-use crate::target::{self, Session, Setting, Target};
-use crate::workload::{self, Definition, Params, Plan, Prepared, Workload};
+use crate::report::{DAMAGED, Report, Turns, targets, terminal};
+use crate::target::{self, Setting, Target};
+use crate::workload::{self, Definition, Params, Plan, Workload};
 use crate::{BenchError, counters::Device};
-use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -27,8 +24,6 @@ struct Job {
     workload: Box<dyn Workload>,
     plan: Plan,
     limit: Limit,
-    /// Processes, and what each is told.
-    clients: Option<(u32, Vec<String>)>,
     /// What counts at the end.
     settle: Option<Settle>,
     /// For the JSON.
@@ -49,12 +44,7 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let on = names.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
     on.iter().try_for_each(target::require_made)?;
     check_places(args)?;
-    if let Some((_, target)) = job.clients.as_ref().zip(on.iter().find(|target| target.in_process())) {
-        let text = &target.text;
-        return Err(BenchError::Usage(format!("--clients: {text} lives in one process; use --threads for it")));
-    }
-    let clients = job.clients.as_ref().map_or(1, |(count, _)| *count);
-    let footprint = job.workload.footprint(&job.plan).times(clients);
+    let footprint = job.workload.footprint(&job.plan);
     let setting = Setting {
         program: ondol_skips::ondol(),
         dir: args.dir.clone(),
@@ -80,7 +70,7 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
 /// What to do, from the command line.
 fn job(args: &RunArgs) -> Result<Job, BenchError> {
     let definition = workload::find(&args.workload)?;
-    let params = Params::new(definition, args.setting.as_deref(), &args.params)?;
+    let params = Params::new(definition, &args.params)?;
     let workload = (definition.build)(&params)?;
     let threads = args.threads.unwrap_or(definition.threads);
     let time = match args.seconds {
@@ -91,19 +81,12 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
         None => None,
     };
     let total = if time.is_some() { definition.most_ops } else { args.ops.unwrap_or(definition.ops) };
-    let ops = total.div_ceil(u64::from(threads) * u64::from(args.clients.unwrap_or(1)));
+    let ops = total.div_ceil(u64::from(threads));
     let mut shown = params.to_json();
     shown.insert("threads".into(), json!(threads));
-    if let Some(clients) = args.clients {
-        shown.insert("clients".into(), json!(clients));
-    }
     if let Some(model) = args.nvm_model {
         shown.insert("nvm_model".into(), json!(model));
     }
-    if let Some(setting) = &args.setting {
-        shown.insert("setting".into(), json!(setting));
-    }
-    let clients = args.clients.map(|count| (count, client_words(args, threads, ops)));
     if let Some(settle) = args.settle {
         shown.insert("settle".into(), json!(if settle == Settle::Sync { "sync" } else { "close" }));
     }
@@ -112,58 +95,15 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
         None => shown.insert("ops".into(), json!(total)),
     };
     let seed = params.number("seed");
-    let contents = Arc::new(Contents::new(args.class, seed, workload.longest()));
+    let contents = Arc::new(Contents::new(args.ratio, seed, workload.longest()));
     let plan = Plan { threads, ops, seed, contents };
-    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, clients, settle: args.settle, params: shown })
-}
-
-/// What every client is told.
-fn client_words(args: &RunArgs, threads: u32, ops: u64) -> Vec<String> {
-    let class = args.class.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    let mut words = vec![args.workload.clone(), "--class".into(), class];
-    words.extend(["--threads".into(), threads.to_string(), "--ops".into(), ops.to_string()]);
-    words.extend(args.setting.iter().flat_map(|setting| ["--setting".to_owned(), setting.clone()]));
-    words.extend(args.seconds.iter().flat_map(|seconds| ["--seconds".to_owned(), seconds.to_string()]));
-    words.extend(args.params.iter().flat_map(|param| ["--param".to_owned(), param.clone()]));
-    words
-}
-
-/// Who works in a turn, prepared.
-enum Hands {
-    /// Threads of this process.
-    Threads(Box<dyn Prepared>),
-    /// Processes.
-    Clients(Clients),
-}
-
-impl Hands {
-    fn prepare(job: &Job, session: &Session, interrupt: &Interrupt) -> Result<Self, BenchError> {
-        match (&job.clients, session.dir()) {
-            (None, _) => {
-                job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| "preparing").map(Self::Threads)
-            }
-            (Some((count, words)), Some(dir)) => Clients::start(dir, *count, words, interrupt).map(Self::Clients),
-            (Some(_), None) => Err(BenchError::Unfit("--clients: the target has no directory".into())),
-        }
-    }
-
-    fn run(self, job: &Job, interrupt: &Interrupt) -> Result<Sample, BenchError> {
-        match self {
-            Self::Threads(prepared) => {
-                measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| "working")
-            }
-            Self::Clients(clients) => clients.run(interrupt),
-        }
-    }
+    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, settle: args.settle, params: shown })
 }
 
 /// Finds out before the work, not after it, that the result could not be written.
 fn check_places(args: &RunArgs) -> Result<(), BenchError> {
     if !args.dir.is_dir() {
         return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
-    }
-    if let Some(dir) = &args.report {
-        std::fs::create_dir_all(dir).context(|| format!("--report {}", dir.display()))?;
     }
     if let Some(file) = args.json.as_deref().filter(|file| *file != Path::new("-")) {
         let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -244,12 +184,13 @@ impl Drop for Progress {
 fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) -> Result<Turn, BenchError> {
     let session = target::open(target, setting, interrupt)?;
     let on = |what: &str| format!("{} on {}{what}", job.definition.name, target.text);
-    let hands = Hands::prepare(job, &session, interrupt).map_err(|e| e.at(on("")))?;
+    let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(": preparing"))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
     let (before, written) = (session.counters()?, session.device_counts());
     let nvm = session.nvm_counts();
     session.set_slow(true);
-    let mut sample = hands.run(job, interrupt).map_err(|e| e.at(on("")))?;
+    let mut sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
+    drop(prepared);
     if job.settle == Some(Settle::Sync) {
         let begin = Instant::now();
         session.fs.sync().context(|| on(" (settling)"))?;
@@ -291,15 +232,6 @@ fn write(args: &RunArgs, report: &Report) -> Result<(), BenchError> {
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let shown = if to_stdout { json.clone() } else { terminal(report) };
     io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
-    let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
-    if let Some(file) = args.json.as_deref().filter(|_| !to_stdout) {
-        save(file, &json)?;
-    }
-    if let Some(dir) = &args.report {
-        let markdown = markdown(report);
-        save(&dir.join(format!("{}.json", report.workload)), &json)?;
-        save(&dir.join(format!("{}.md", report.workload)), &markdown)?;
-        html::write(dir, report.workload, &json, &markdown)?;
-    }
-    Ok(())
+    let file = args.json.as_deref().filter(|_| !to_stdout);
+    file.map_or(Ok(()), |file| std::fs::write(file, &json).context(|| file.display().to_string()))
 }

@@ -1,100 +1,59 @@
-//! A series of runs with one outcome: each is shown when it is done, and files hold after each what was measured so far.
+//! A series of runs with one outcome: each is shown when it is done, and a file holds after each what was measured so far.
 
 use crate::BenchError;
 use crate::error::Context;
-use crate::html;
 use crate::report::{Report, terminal};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Where the outcome goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Places<'a> {
-    /// The file for JSON; `-` is standard output.
-    pub(crate) json: Option<&'a Path>,
-    /// The directory for a JSON and a Markdown file, and for the page and its charts.
-    pub(crate) report: Option<&'a Path>,
-    /// Their name without its ending.
-    pub(crate) stem: &'a str,
-}
-
-/// The next part of a series.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step<'a> {
-    /// What a part is called: `panel`.
-    pub(crate) part: &'static str,
-    /// How many parts are done.
-    pub(crate) done: usize,
-    /// How many there are.
-    pub(crate) of: usize,
-    /// The name of the next one.
-    pub(crate) head: &'a str,
-}
-
 /// Who is told how a series goes, and keeps what it comes to.
-pub(crate) trait Book {
-    /// Standard output is for JSON alone.
-    fn is_silent(&self) -> bool;
-    /// Says what is measured next.
-    fn begin(&mut self, step: Step<'_>);
-    /// Keeps the outcome so far.
-    ///
-    /// # Errors
-    /// A file cannot be written; the error names it.
-    fn keep<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError>;
-    /// Shows an outcome to which nothing is added any more.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
-    fn end<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError>;
-}
-
-/// A series by itself: its outcome is what the files hold.
-#[derive(Debug)]
-pub(crate) struct Alone<'a> {
+pub(crate) struct Book<'a> {
     /// What is run, as it is called on the command line: `paper 3`.
     name: String,
-    places: Places<'a>,
+    /// The file for JSON; `-` is the output.
+    json: Option<&'a Path>,
+    out: &'a mut dyn Write,
     begun: Instant,
 }
 
-impl<'a> Alone<'a> {
-    /// One that begins now.
-    pub(crate) fn new(name: String, places: Places<'a>) -> Self {
-        Self { name, places, begun: Instant::now() }
+impl<'a> Book<'a> {
+    /// One that begins now, and shows on `out`.
+    pub(crate) fn new(name: String, json: Option<&'a Path>, out: &'a mut dyn Write) -> Self {
+        Self { name, json, out, begun: Instant::now() }
     }
 
-    /// As [`check`].
-    pub(crate) fn check(&self) -> Result<(), BenchError> {
-        check(self.places)
+    /// The file that was asked for, if it is one.
+    fn file(&self) -> Option<&'a Path> {
+        self.json.filter(|file| *file != Path::new("-"))
     }
-}
 
-impl Book for Alone<'_> {
+    /// The output is for JSON alone.
     fn is_silent(&self) -> bool {
-        self.places.has_stdout()
+        self.json.is_some() && self.file().is_none()
     }
 
-    fn begin(&mut self, Step { part, done, of, head }: Step<'_>) {
-        let passed = so_far(self.begun.elapsed(), done as f64, of as f64);
-        eprintln!("ondol bench {}: {part} {} of {of}, {head}; {passed}", self.name, done + 1);
+    /// Whether the file can be written: it is said before anything is measured for hours. What it holds stays.
+    ///
+    /// # Errors
+    /// The system's, with the path.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        let Some(path) = self.file() else { return Ok(()) };
+        let new = !path.exists();
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened
+            .and_then(|_| if new { std::fs::remove_file(path) } else { Ok(()) })
+            .context(|| path.display().to_string())
     }
 
-    fn keep<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError> {
-        save(self.places, outcome)
+    fn keep(&self, outcome: &impl Outcome) -> Result<(), BenchError> {
+        let Some(path) = self.file() else { return Ok(()) };
+        std::fs::write(path, json(outcome)?).context(|| path.display().to_string())
     }
 
-    fn end<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError> {
-        show(&if self.is_silent() { json(outcome)? } else { outcome.terminal() })
-    }
-}
-
-impl Places<'_> {
-    /// Standard output is for JSON alone.
-    pub(crate) fn has_stdout(self) -> bool {
-        self.json == Some(Path::new("-"))
+    fn show(&mut self, text: &str) -> Result<(), BenchError> {
+        self.out.write_all(text.as_bytes()).context(|| "standard output")
     }
 }
 
@@ -102,8 +61,6 @@ impl Places<'_> {
 pub(crate) trait Outcome: Serialize {
     /// For the terminal.
     fn terminal(&self) -> String;
-    /// As Markdown.
-    fn markdown(&self) -> String;
     /// Nothing has been measured.
     fn is_empty(&self) -> bool;
 }
@@ -126,10 +83,10 @@ impl Part for Report {
     }
 }
 
-/// Measures one after the other of `parts`, each named by `head` and called `part`, and keeps what was measured, whatever becomes of the rest. `keep` is told of
-/// each, and whether the outcome is still partial.
-pub(crate) fn run<B: Book, P, O: Outcome, R: Part>(
-    book: &mut B,
+/// Measures one after the other of `parts`, each named by `head` and called `part`, and keeps what was measured, whatever
+/// becomes of the rest. `keep` is told of each, and whether the outcome is still partial.
+pub(crate) fn run<P, O: Outcome, R: Part>(
+    book: &mut Book<'_>,
     (part, parts): (&'static str, &[P]),
     outcome: &mut O,
     head: impl Fn(&P) -> String,
@@ -140,7 +97,8 @@ pub(crate) fn run<B: Book, P, O: Outcome, R: Part>(
     let mut failed = None;
     for (done, one) in parts.iter().enumerate() {
         let head = head(one);
-        book.begin(Step { part, done, of, head: &head });
+        let passed = so_far(book.begun.elapsed(), done, of);
+        eprintln!("ondol bench {}: {part} {} of {of}, {head}; {passed}", book.name, done + 1);
         let result = match measure(one) {
             Ok(result) => result,
             Err(e) => {
@@ -149,7 +107,7 @@ pub(crate) fn run<B: Book, P, O: Outcome, R: Part>(
             }
         };
         if !book.is_silent() {
-            show(&format!("== {head}\n{}\n", result.terminal()))?;
+            book.show(&format!("== {head}\n{}\n", result.terminal()))?;
         }
         let cut = result.is_partial();
         keep(outcome, one, result, cut || done + 1 < of);
@@ -160,22 +118,18 @@ pub(crate) fn run<B: Book, P, O: Outcome, R: Part>(
         }
     }
     if !outcome.is_empty() {
-        book.end(outcome)?;
+        let text = if book.is_silent() { json(outcome)? } else { outcome.terminal() };
+        book.show(&text)?;
     }
     failed.map_or(Ok(()), Err)
 }
 
-/// Prints a text.
-pub(crate) fn show(text: &str) -> Result<(), BenchError> {
-    io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")
-}
-
 /// How long what is `done` took, and how long the rest of `of` will at that rate.
-pub(crate) fn so_far(passed: Duration, done: f64, of: f64) -> String {
-    if done <= 0.0 {
+fn so_far(passed: Duration, done: usize, of: usize) -> String {
+    if done == 0 {
         return "just begun".to_owned();
     }
-    let left = passed.as_secs_f64() / done * (of - done).max(0.0);
+    let left = passed.as_secs_f64() / done as f64 * of.saturating_sub(done) as f64;
     format!("{} so far, about {} left", span(passed.as_secs()), span(left.ceil() as u64))
 }
 
@@ -185,48 +139,9 @@ fn span(seconds: u64) -> String {
 }
 
 /// An outcome as it stands in files.
-pub(crate) fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
+fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
     let json = serde_json::to_string_pretty(outcome).map_err(io::Error::from).context(|| "JSON")?;
     Ok(json + "\n")
-}
-
-/// Whether the files that were asked for can be written: it is said before anything is measured for hours. What they hold stays.
-///
-/// # Errors
-/// The system's, with the path.
-pub(crate) fn check(places: Places<'_>) -> Result<(), BenchError> {
-    let may_write = |path: &Path| {
-        let new = !path.exists();
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        opened
-            .and_then(|_| if new { std::fs::remove_file(path) } else { Ok(()) })
-            .context(|| path.display().to_string())
-    };
-    if let Some(file) = places.json.filter(|file| *file != Path::new("-")) {
-        may_write(file)?;
-    }
-    if let Some(dir) = places.report {
-        std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
-        may_write(&dir.join(places.stem).with_extension("json"))?;
-    }
-    Ok(())
-}
-
-/// Writes the files that were asked for.
-pub(crate) fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
-    let json = json(outcome)?;
-    let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
-    if let Some(file) = places.json.filter(|file| *file != Path::new("-")) {
-        save(file, &json)?;
-    }
-    if let Some(dir) = places.report {
-        std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
-        save(&dir.join(places.stem).with_extension("json"), &json)?;
-        let markdown = outcome.markdown();
-        save(&dir.join(places.stem).with_extension("md"), &markdown)?;
-        html::write(dir, places.stem, &json, &markdown)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -238,19 +153,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (new, old) = (dir.path().join("new.json"), dir.path().join("old.json"));
         std::fs::write(&old, "kept").unwrap();
-        let checked = |json: Option<&Path>, report: Option<&Path>| {
-            check(Places { json, report, stem: "old" }).map_err(|e| e.to_string())
-        };
-        assert_eq!(checked(Some(&new), Some(dir.path())), Ok(()));
+        let checked = |json: &Path| Book::new(String::new(), Some(json), &mut Vec::new()).check();
+        checked(&new).unwrap();
+        checked(&old).unwrap();
         assert!(!new.exists() && std::fs::read(&old).unwrap() == b"kept");
-        assert!(checked(Some(&old.join("below")), None).unwrap_err().contains("below"));
-        assert!(checked(None, Some(&old)).unwrap_err().contains("old.json"));
-        assert_eq!(checked(Some(Path::new("-")), None), Ok(()));
+        assert!(checked(&old.join("below")).unwrap_err().to_string().contains("below"));
+        checked(Path::new("-")).unwrap();
     }
 
     #[test]
     fn what_is_left_follows_from_what_is_done() {
-        let after = |seconds, done| so_far(Duration::from_secs(seconds), f64::from(done), 8.0);
+        let after = |seconds, done| so_far(Duration::from_secs(seconds), done, 8);
         assert_eq!(after(0, 0), "just begun");
         assert_eq!(after(10, 2), "10 s so far, about 30 s left");
         assert_eq!(after(121, 1), "3 min so far, about 15 min left");

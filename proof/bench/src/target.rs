@@ -16,8 +16,8 @@ mod spec;
 pub(crate) use image::WorkDir;
 pub(crate) use session::{Session, Setting, open};
 #[cfg(any(feature = "peers", test))]
-pub(crate) use spec::{Crate, Fresh};
-pub(crate) use spec::{FrontEnd, Kind, Target};
+pub(crate) use spec::Fresh;
+pub(crate) use spec::{Kind, Target};
 
 use crate::BenchError;
 use std::path::{Path, PathBuf};
@@ -40,9 +40,9 @@ pub(crate) const KINDS: [(&str, &str, &str); 10] = [
     ),
     ("fuse2fs[,OPTIONS]", "a fresh ext4 image mounted by fuse2fs", "fuse2fs,size=2G"),
     (
-        "crate:rust-fs-ext4|rsext4[,OPTIONS]",
-        "a fresh ext4 image through another crate, in process; in a program built with the feature `peers`",
-        "crate:rsext4,on=ram",
+        "crate:rust-fs-ext4[,OPTIONS]",
+        "a fresh ext4 image through rust-fs-ext4, in process; in a program built with the feature `peers`",
+        "crate:rust-fs-ext4,on=ram",
     ),
     (
         "null[,OPTIONS]",

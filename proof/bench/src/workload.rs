@@ -1,18 +1,15 @@
 //! What is done to a file system.
 
 mod append;
-mod bytes;
 mod create;
-mod dbench;
 mod filebench;
-mod fs_mark;
-mod names;
 mod overwrite;
 mod params;
 mod postmark;
 mod tokubench;
+mod untar;
 
-pub(crate) use params::{ParamDef, Params, Setting};
+pub(crate) use params::{ParamDef, Params};
 
 use crate::BenchError;
 use crate::contents::Contents;
@@ -30,8 +27,6 @@ pub(crate) struct Definition {
     pub(crate) about: &'static str,
     /// Its parameters besides `seed`.
     pub(crate) params: &'static [ParamDef],
-    /// Values of several parameters under one name.
-    pub(crate) settings: &'static [Setting],
     /// Threads, unless told otherwise.
     pub(crate) threads: u32,
     /// Operations in a turn over all threads, unless told otherwise.
@@ -43,7 +38,7 @@ pub(crate) struct Definition {
 }
 
 /// All workloads.
-pub(crate) const ALL: [&Definition; 20] = [
+pub(crate) const ALL: [&Definition; 9] = [
     &create::DEFINITION,
     &overwrite::DEFINITION,
     &append::DEFINITION,
@@ -51,19 +46,8 @@ pub(crate) const ALL: [&Definition; 20] = [
     &filebench::FILESERVER,
     &filebench::WEBPROXY,
     &postmark::DEFINITION,
-    &fs_mark::DEFINITION,
-    &dbench::DEFINITION,
     &tokubench::DEFINITION,
-    &names::CREATE,
-    &names::UNTAR,
-    &names::STAT,
-    &names::READDIR,
-    &names::RENAME,
-    &names::UNLINK,
-    &bytes::STREAM_WRITE,
-    &bytes::STREAM_READ,
-    &bytes::RANDOM_WRITE,
-    &bytes::RANDOM_READ,
+    &untar::DEFINITION,
 ];
 
 /// The workload with this name.
@@ -104,12 +88,6 @@ impl Footprint {
         let inodes = self.files.saturating_mul(20 << 10);
         let size = data.saturating_add(inodes).max(GIB);
         size.checked_next_multiple_of(64 * MIB).unwrap_or(size)
-    }
-
-    /// What so many leave that are alike.
-    pub(crate) fn times(self, count: u32) -> Self {
-        let count = u64::from(count);
-        Self { bytes: self.bytes.saturating_mul(count), files: self.files.saturating_add(1).saturating_mul(count) }
     }
 
     /// Bytes that really land on the medium.

@@ -116,14 +116,14 @@ mod tests {
     fn manual_and_completions_are_of_what_is_called() {
         let dir = tempfile::tempdir().expect("a directory");
         pages(dir.path()).expect("pages");
-        for page in ["ondol-lab.1", "ondol-lab-crash.1", "ondol-lab-bench-suite.1"] {
+        for page in ["ondol-lab.1", "ondol-lab-crash.1", "ondol-lab-bench-mount.1"] {
             assert!(dir.path().join(page).is_file(), "{page}");
         }
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut offered(), "ondol-lab", &mut script);
             let script = String::from_utf8_lossy(&script).into_owned();
-            assert!(script.contains("suite") && !script.contains("passthrough"), "{shell}");
+            assert!(script.contains("compare") && !script.contains("passthrough"), "{shell}");
         }
     }
 

@@ -32,14 +32,8 @@ pub(crate) trait Driver: Send + Sync {
     fn unlink(&self, dir: Node, name: &[u8]) -> io::Result<()>;
     /// Removes an empty directory.
     fn rmdir(&self, dir: Node, name: &[u8]) -> io::Result<()>;
-    /// Renames within a directory.
-    fn rename(&self, dir: Node, from: &[u8], to: &[u8]) -> io::Result<()>;
     /// Names, with `.` and `..` or without.
     fn list(&self, dir: Node) -> io::Result<Vec<Vec<u8>>>;
-    /// Sets times to now.
-    fn touch(&self, node: Node) -> io::Result<()>;
-    /// Bytes that are free.
-    fn free(&self) -> io::Result<u64>;
     /// Reads; 0 at the end.
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `data`.
@@ -173,10 +167,6 @@ impl Dir for CrateDir {
         self.call("unlink", |driver, dir| driver.unlink(dir, name.as_bytes()))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.call("rename", |driver, dir| driver.rename(dir, from.as_bytes(), to.as_bytes()))
-    }
-
     fn rmdir(&self, name: &str) -> io::Result<()> {
         self.call("rmdir", |driver, dir| driver.rmdir(dir, name.as_bytes()))
     }
@@ -189,14 +179,6 @@ impl Dir for CrateDir {
 
     fn stat(&self, name: &str) -> io::Result<Stat> {
         self.call("stat", |driver, _dir| driver.stat(self.find(driver, name)?))
-    }
-
-    fn touch(&self, name: &str) -> io::Result<()> {
-        self.call("utimes", |driver, _dir| driver.touch(self.find(driver, name)?))
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        self.call("statfs", |driver, _dir| driver.free())
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -227,10 +209,6 @@ impl File for CrateFile {
 
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
         self.call("append", |driver, node| driver.append(node, data))
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        self.call("stat", |driver, node| Ok(driver.stat(node)?.size))
     }
 
     fn fsync(&mut self, _sync: Durable) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{Append, Dir, Durable, File, Fs, Stat, clear, in_op};
 use ondol::inodes::{Error, Inodes};
-use ondol::{Caller, FileType, Ino, ROOT, Rename, SetAttr, SetTime, Volume};
+use ondol::{Caller, FileType, Ino, ROOT, Volume};
 use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,11 +117,6 @@ impl Dir for LibDir {
         self.inodes().unlink(self.ino, name.as_bytes()).map_err(|e| failed("unlink", &e))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let done = self.inodes().rename(self.ino, from.as_bytes(), self.ino, to.as_bytes(), Rename::Replace);
-        done.map_err(|e| failed("rename", &e))
-    }
-
     fn rmdir(&self, name: &str) -> io::Result<()> {
         self.inodes().rmdir(self.ino, name.as_bytes()).map_err(|e| failed("rmdir", &e))
     }
@@ -145,17 +140,6 @@ impl Dir for LibDir {
         };
         let attr = attr.map_err(|e| failed("stat", &e))?;
         Ok(Stat { size: attr.size, is_dir: attr.file_type == FileType::Directory })
-    }
-
-    fn touch(&self, name: &str) -> io::Result<()> {
-        let ino = self.inodes().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
-        let now = SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() };
-        self.inodes().setattr(ino, &now).map(drop).map_err(|e| failed("setattr", &e))
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        let stat = self.inodes().statfs();
-        Ok(stat.available.saturating_mul(stat.block_size.into()))
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -194,10 +178,6 @@ impl File for LibFile {
 
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
         self.inodes().append(self.ino, data).map(|_offset| ()).map_err(|e| failed("append", &e))
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        self.inodes().getattr(self.ino).map(|attr| attr.size).map_err(|e| failed("getattr", &e))
     }
 
     fn fsync(&mut self, sync: Durable) -> io::Result<()> {

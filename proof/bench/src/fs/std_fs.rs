@@ -1,7 +1,7 @@
 //! Files through system calls: any mounted file system.
 
 use super::{Append, Dir, Durable, File, Fs, Stat, in_op};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -102,12 +102,6 @@ impl Dir for StdDir {
         rustix::fs::unlinkat(&*self.fd, &*self.path(name), AtFlags::empty()).map_err(|e| in_op("unlink")(e.into()))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        call();
-        rustix::fs::renameat(&*self.fd, &*self.path(from), &*self.fd, &*self.path(to))
-            .map_err(|e| in_op("rename")(e.into()))
-    }
-
     fn rmdir(&self, name: &str) -> io::Result<()> {
         call();
         rustix::fs::unlinkat(&*self.fd, &*self.path(name), AtFlags::REMOVEDIR).map_err(|e| in_op("rmdir")(e.into()))
@@ -138,20 +132,6 @@ impl Dir for StdDir {
         Ok(Stat { size: u64::try_from(stat.st_size).unwrap_or(0), is_dir })
     }
 
-    fn touch(&self, name: &str) -> io::Result<()> {
-        call();
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        rustix::fs::utimensat(&*self.fd, &*self.path(name), &times, AtFlags::empty())
-            .map_err(|e| in_op("utimes")(e.into()))
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        call();
-        let stat = rustix::fs::fstatvfs(&*self.fd).map_err(|e| in_op("statfs")(e.into()))?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-    }
-
     fn sync_all(&self) -> io::Result<()> {
         // syncfs does not reach a plain FUSE server; an fsync of the directory does, but not every server offers it.
         call();
@@ -170,12 +150,6 @@ struct StdFile {
 }
 
 impl File for StdFile {
-    fn size(&self) -> io::Result<u64> {
-        call();
-        let stat = rustix::fs::fstat(&self.fd).map_err(|e| in_op("fstat")(e.into()))?;
-        Ok(u64::try_from(stat.st_size).unwrap_or(0))
-    }
-
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         call();
         rustix::io::pread(&self.fd, buf, offset).map_err(|e| in_op("read")(e.into()))

@@ -3,11 +3,12 @@
 
 use super::frame::{Ablation, Contender, List, Panel, Paper, Size};
 use super::summary::Column;
+use crate::args::Settle;
 use crate::report::TargetReport;
 use crate::units::MIB;
 
 pub(super) const LIST: List = List {
-    number: 5,
+    name: "paper 5",
     title: "the lock-free NVM journal",
     panels: &PANELS,
     columns: &[
@@ -37,6 +38,7 @@ pub(super) const LIST: List = List {
         "appending without a lock alone: the engine's lock comes with one thread for checkpoints.",
         "commits while others append, and one record for each operation: the log has no other form.",
     ],
+    settle: Some(Settle::Close),
 };
 
 const CLASSIC: Contender =

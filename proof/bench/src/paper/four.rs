@@ -35,7 +35,7 @@ struct Drawing {
     figures: Vec<Figure>,
 }
 
-pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
+pub(super) fn run(args: &PaperArgs, book: &mut Book<'_>) -> Result<(), BenchError> {
     let figures: Vec<_> =
         figures::FIGURES.iter().filter(|figure| args.figure.is_none_or(|n| figure.number == n)).collect();
     if figures.is_empty() {
@@ -72,20 +72,6 @@ impl Outcome for Drawing {
     /// Each was shown when it was drawn.
     fn terminal(&self) -> String {
         self.missing.iter().map(|what| format!("not here: {what}\n")).collect()
-    }
-
-    fn markdown(&self) -> String {
-        let machine = &self.machine;
-        let mut out = format!(
-            "# Paper 4: access to files in storage-class memory\n\n{}, {} cores, Linux {}, commit {}.\n",
-            machine.cpu, machine.cores, machine.kernel, self.commit
-        );
-        if self.partial {
-            out.push_str("\nPARTIAL: the run has ended early.\n");
-        }
-        out.extend(self.missing.iter().map(|what| format!("\nNot here: {what}\n")));
-        out.extend(self.figures.iter().map(Figure::markdown));
-        out
     }
 
     fn is_empty(&self) -> bool {

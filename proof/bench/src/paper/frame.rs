@@ -10,13 +10,15 @@ use crate::report::Report;
 use crate::run;
 use crate::series::{self, Book, Outcome};
 use crate::target;
+use ondol_fuse::Transport;
 use serde::Serialize;
 use std::path::Path;
 use summary::Column;
 
 /// A paper.
 pub(super) struct List {
-    pub(super) number: u32,
+    /// As it is called on the command line: `paper 3`.
+    pub(super) name: &'static str,
     /// What it is about.
     pub(super) title: &'static str,
     /// In the order in which they are measured.
@@ -27,6 +29,8 @@ pub(super) struct List {
     pub(super) readings: &'static [&'static str],
     /// Ideas that no option switches off by itself, and why.
     pub(super) fixed: &'static [&'static str],
+    /// What is waited for at the end of a turn.
+    pub(super) settle: Option<Settle>,
 }
 
 /// The full system with one idea off, or what the paper has and the full system has not on.
@@ -130,7 +134,9 @@ pub(super) struct Drawn {
 pub(super) struct Drawing {
     #[serde(skip)]
     pub(super) list: &'static List,
-    pub(super) paper: u32,
+    /// The name and the title of the list.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
     pub(super) quick: bool,
     /// Panels or rounds are missing: the run was interrupted, or a panel failed.
     pub(super) partial: bool,
@@ -147,7 +153,7 @@ pub(super) struct Drawing {
 }
 
 /// Draws the figures that were asked for.
-pub(super) fn run<B: Book>(list: &'static List, args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
+pub(super) fn run(list: &'static List, args: &PaperArgs, book: &mut Book<'_>) -> Result<(), BenchError> {
     let panels = chosen(list, args.figure)?;
     if !args.dir.is_dir() {
         return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
@@ -157,7 +163,7 @@ pub(super) fn run<B: Book>(list: &'static List, args: &PaperArgs, book: &mut B) 
     // Between the panels, too.
     let interrupt = Interrupt::catch()?;
     draw(list, &panels, root, args, book, |panel| {
-        interrupt.check().and_then(|()| run::report(&run_args(panel, root, args, &dir)))
+        interrupt.check().and_then(|()| run::report(&run_args(list, panel, root, args, &dir)))
     })
 }
 
@@ -175,21 +181,22 @@ pub(super) fn chosen(list: &'static List, figure: Option<u32>) -> Result<Vec<&'s
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => figures.concat(),
     };
-    Err(BenchError::Usage(format!("bench paper {}: there are figures {figures}", list.number)))
+    Err(BenchError::Usage(format!("bench {}: there are figures {figures}", list.name)))
 }
 
 /// Measures panel after panel and keeps what was measured, whatever becomes of the rest. Only root may mount.
-pub(super) fn draw<B: Book>(
+pub(super) fn draw(
     list: &'static List,
     panels: &[&'static Panel],
     root: bool,
     args: &PaperArgs,
-    book: &mut B,
+    book: &mut Book<'_>,
     mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
 ) -> Result<(), BenchError> {
     let mut drawing = Drawing {
         list,
-        paper: list.number,
+        name: list.name,
+        title: list.title,
         quick: args.quick,
         partial: true,
         machine: Machine::here(),
@@ -204,7 +211,7 @@ pub(super) fn draw<B: Book>(
         book,
         ("panel", panels),
         &mut drawing,
-        |panel| format!("figure {}", panel.heading()),
+        |panel| panel.heading(),
         |panel| measure(panel),
         |drawing, panel, result, partial| {
             let scale = panel.size(args.quick).scale;
@@ -219,10 +226,6 @@ impl Outcome for Drawing {
         summary::terminal(self)
     }
 
-    fn markdown(&self) -> String {
-        summary::markdown(self)
-    }
-
     fn is_empty(&self) -> bool {
         self.panels.is_empty()
     }
@@ -232,7 +235,8 @@ impl Panel {
     /// Its figures, workload and medium.
     pub(super) fn heading(&self) -> String {
         let figures: Vec<_> = self.figures.iter().map(u32::to_string).collect();
-        format!("{}: {}, {}", figures.join(", "), self.workload, self.device)
+        let figures = if figures.is_empty() { String::new() } else { format!("{}: ", figures.join(", ")) };
+        format!("{figures}{}, {}", self.workload, self.device)
     }
 
     fn size(&self, quick: bool) -> &Size {
@@ -263,8 +267,11 @@ impl Panel {
 /// Why a contender takes no part in a panel; `None`: it does. Mounts are root's, and where ours lie in a modelled NVM all else would lie in faster memory.
 fn refusal(panel: &Panel, contender: &Contender, root: bool, nvm_model: Option<&str>) -> Option<&'static str> {
     let elsewhere = !contender.target.contains(":nvm:");
+    let rings = contender.target.ends_with("transport=uring");
     if !root && !contender.target.starts_with("lib:") {
         Some("needs root, which mounts")
+    } else if rings && Transport::Rings.refusal().is_some() {
+        Some("the kernel's FUSE has no io_uring")
     } else if elsewhere && nvm_model.is_some() && panel.contenders.iter().any(|one| one.target.contains(":nvm:")) {
         Some("its memory cannot be slowed as `--nvm-model` does")
     } else {
@@ -292,7 +299,7 @@ pub(super) fn rounds(args: &PaperArgs) -> u32 {
 }
 
 /// The run that measures a panel, with images in `dir`.
-pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) -> RunArgs {
+pub(super) fn run_args(list: &List, panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) -> RunArgs {
     let size = panel.size(args.quick);
     let all = panel.taking_part(args.ablate);
     let here = all.iter().filter(|one| refusal(panel, one, root, args.nvm_model).is_none());
@@ -301,16 +308,13 @@ pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) 
         on: here.map(|contender| panel.target(contender)).collect(),
         rounds: rounds(args),
         threads: size.threads,
-        clients: None,
         seconds: None,
         ops: Some(size.ops),
-        class: args.class,
-        settle: Some(Settle::Close),
+        ratio: args.ratio,
+        settle: list.settle,
         nvm_model: args.nvm_model,
-        setting: None,
         params: size.params.iter().chain(panel.params).map(|&param| param.to_owned()).collect(),
         dir: dir.to_owned(),
         json: None,
-        report: None,
     }
 }

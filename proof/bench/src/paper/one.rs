@@ -3,10 +3,11 @@
 
 use super::frame::{Ablation, Contender, List, Panel, Paper, Size};
 use super::summary::Column;
+use crate::args::Settle;
 use crate::report::TargetReport;
 
 pub(super) const LIST: List = List {
-    number: 1,
+    name: "paper 1",
     title: "the persistent page table and block swap",
     panels: &PANELS,
     columns: &[
@@ -32,6 +33,7 @@ pub(super) const LIST: List = List {
         "the exchange without the page table, which it is made of.",
         "the undo log of the page table: without it a cut loses the map.",
     ],
+    settle: Some(Settle::Close),
 };
 
 const CLASSIC: Contender =

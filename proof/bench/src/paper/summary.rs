@@ -2,8 +2,8 @@
 
 use super::frame::{Ablation, Drawing, Drawn, Paper};
 use crate::nvm::modelled;
-use crate::report::{TargetReport, aligned, pipes};
-use crate::stats::{Ratio, ratio};
+use crate::report::{TargetReport, aligned};
+use crate::stats::{Spread, ratio};
 use ondol::counted;
 use std::fmt::Write;
 
@@ -61,7 +61,7 @@ fn found<'d>(drawn: &'d Drawn, name: &str, nvm_model: Option<&str>) -> Option<&'
 }
 
 /// The median, and what it lies between if there is more than one round.
-fn multiple(Ratio { median, low, high }: Ratio) -> String {
+fn multiple(Spread { median, low, high }: Spread) -> String {
     if low < high { format!("{median:.2} ({low:.2} .. {high:.2})") } else { format!("{median:.2}") }
 }
 
@@ -83,33 +83,14 @@ pub(super) fn terminal(drawing: &Drawing) -> String {
     out
 }
 
-/// As Markdown.
-pub(super) fn markdown(drawing: &Drawing) -> String {
-    let machine = &drawing.machine;
-    let (number, title) = (drawing.paper, drawing.list.title);
-    let mut out = format!("# Paper {number}: {title}\n\n{}", head(drawing));
-    let _ = writeln!(
-        out,
-        "{}, {} cores, Linux {}, commit {}.\n",
-        machine.cpu, machine.cores, machine.kernel, drawing.commit
-    );
-    pipes(&mut out, &heads(drawing), &rows(drawing));
-    out.push('\n');
-    if drawing.ablate {
-        let (heads, rows) = ablations(drawing);
-        out += &format!("{ABLATIONS}:\n\n");
-        pipes(&mut out, &heads, &rows);
-        out.push('\n');
-    }
-    for line in notes(drawing) {
-        let _ = writeln!(out, "- {line}");
-    }
-    out
-}
-
 /// Says what is missing, and what was not run in full.
 fn head(drawing: &Drawing) -> String {
-    let mut out = String::new();
+    let mut out = format!(
+        "{}: {}
+
+",
+        drawing.name, drawing.title
+    );
     if drawing.partial {
         let panels = counted(drawing.panels.len() as u64, "panel");
         let _ = writeln!(out, "PARTIAL: the run has ended early, after {panels}.\n");
@@ -168,7 +149,7 @@ fn ablations(drawing: &Drawing) -> (Vec<String>, Vec<Vec<String>>) {
 /// How the table is to be read, how much was run, and why it is not the paper's.
 fn notes(drawing: &Drawing) -> Vec<String> {
     let how = "Medians over rounds, and what they lie between, of ratios within a round, until everything is home and \
-               closed. A library's calls are in this process; a mount's and the kernel's are system calls.";
+               closed where a paper is run. A library's calls are in this process; a mount's and the kernel's are system calls.";
     let readings = drawing.readings.iter().map(|&reading| reading.to_owned());
     let mut notes: Vec<String> = std::iter::once(how.to_owned()).chain(readings).collect();
     if drawing.ablate {
@@ -178,6 +159,9 @@ fn notes(drawing: &Drawing) -> Vec<String> {
         let mut seen: Vec<(&str, Vec<String>)> = Vec::new();
         for drawn in &drawing.panels {
             let said = said(drawn);
+            if said.is_empty() {
+                continue;
+            }
             match seen.iter_mut().find(|(text, _)| *text == said) {
                 Some((_, headings)) => headings.push(drawn.panel.heading()),
                 None => seen.push((said, vec![drawn.panel.heading()])),

@@ -5,13 +5,13 @@ use super::summary::{self, Shows};
 use super::{five, one, three};
 use crate::BenchError;
 use crate::args::{PaperArgs, RunArgs};
-use crate::contents::{Class, Payload};
+use crate::contents::Payload;
 use crate::counters::{Device, Engine};
 use crate::machine::{Machine, commit};
 use crate::measure::{Asked, Sample};
-use crate::report::{self, Report, Turns};
+use crate::report::{self, Report, Turns, cells};
 use crate::run;
-use crate::series::{Alone, Places};
+use crate::series::Book;
 use crate::target::Target;
 use crate::workload::{self, Params};
 use hdrhistogram::Histogram;
@@ -19,7 +19,7 @@ use ondol::Options;
 use serde_json::Map;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 static LISTS: [List; 3] = [one::LIST, three::LIST, five::LIST];
 
@@ -32,16 +32,15 @@ fn args(quick: bool) -> PaperArgs {
         figure: None,
         rounds: None,
         nvm_model: None,
-        class: Class::Text,
+        ratio: 2.5,
         dir,
         json: None,
-        report: None,
     }
 }
 
 /// With all ablations.
 fn panel_args(panel: &Panel, quick: bool) -> RunArgs {
-    run_args(panel, true, &PaperArgs { ablate: true, ..args(quick) }, Path::new("/dev/shm"))
+    run_args(&LISTS[0], panel, true, &PaperArgs { ablate: true, ..args(quick) }, Path::new("/dev/shm"))
 }
 
 #[test]
@@ -50,7 +49,7 @@ fn every_panel_is_a_valid_run() {
         for quick in [false, true] {
             let run = panel_args(panel, quick);
             let definition = workload::find(&run.workload).expect("workload");
-            let params = Params::new(definition, None, &run.params).expect("params");
+            let params = Params::new(definition, &run.params).expect("params");
             (definition.build)(&params).expect("build");
             assert_eq!(run.on.len(), panel.contenders.len() + panel.ablations.len());
             for target in &run.on {
@@ -131,7 +130,7 @@ fn every_library_target_of_the_papers_is_made_and_taken_away() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let mut seen = BTreeSet::new();
     for panel in LISTS.iter().flat_map(|list| list.panels).filter(|panel| panel.run == "varmail") {
-        let mut small = run_args(panel, false, &PaperArgs { ablate: true, ..args(true) }, dir.path());
+        let mut small = run_args(&LISTS[0], panel, false, &PaperArgs { ablate: true, ..args(true) }, dir.path());
         if !seen.insert(small.on.clone()) {
             continue;
         }
@@ -156,7 +155,7 @@ fn every_library_target_of_the_papers_is_made_and_taken_away() {
 #[test]
 fn who_may_not_mount_is_told_who_takes_no_part() {
     let panel = five::LIST.panels.first().expect("a panel");
-    let run = run_args(panel, false, &args(true), Path::new("/dev/shm"));
+    let run = run_args(&LISTS[0], panel, false, &args(true), Path::new("/dev/shm"));
     assert!(run.on.len() == 3 && run.on.iter().all(|target| target.starts_with("lib:")), "{:?}", run.on);
     let (_, json, text) = drawn(&LISTS[2], false, || Ok(report(&LISTS[2], false)));
     let missing = ["mount classic", "mount scalable", "kernel"].map(|name| format!("{name}: needs root, which mounts"));
@@ -170,16 +169,17 @@ fn a_model_of_nvm_is_given_to_all_that_have_one() {
     let list = &LISTS[0];
     let slow = PaperArgs { nvm_model: Some("pcm"), ..args(true) };
     let panel = list.panels.first().expect("a panel");
-    let run = run_args(panel, true, &slow, Path::new("/dev/shm"));
+    let run = run_args(&LISTS[0], panel, true, &slow, Path::new("/dev/shm"));
     assert!(run.nvm_model == Some("pcm") && run.on.len() == 5 && run.on.iter().all(|target| target.contains(":nvm:")));
-    let run = run_args(five::LIST.panels.first().expect("a panel"), true, &slow, Path::new("/dev/shm"));
+    let run = run_args(&LISTS[0], five::LIST.panels.first().expect("a panel"), true, &slow, Path::new("/dev/shm"));
     assert!(run.on.iter().any(|target| target.starts_with("kernel:")), "its disk is not modelled");
     let mut report = report(list, false);
     report.targets.pop();
     for target in &mut report.targets {
         target.target = crate::nvm::modelled(&target.target, Some("pcm"));
     }
-    let mut book = Alone::new("paper 1".into(), Places { json: None, report: None, stem: "" });
+    let mut out = Vec::new();
+    let mut book = Book::new("paper 1".into(), None, &mut out);
     let mut shown = String::new();
     draw(list, &[panel], true, &slow, &mut book, |_| {
         let drawn = Drawn { panel, scale: "", result: report.clone() };
@@ -187,7 +187,8 @@ fn a_model_of_nvm_is_given_to_all_that_have_one() {
         let (machine, commit) = (Machine::here(), commit());
         let drawing = Drawing {
             list,
-            paper: 1,
+            name: list.name,
+            title: list.title,
             quick: true,
             partial: false,
             machine,
@@ -198,11 +199,11 @@ fn a_model_of_nvm_is_given_to_all_that_have_one() {
             readings: &[],
             panels: vec![drawn],
         };
-        shown = summary::markdown(&drawing);
+        shown = cells(&summary::terminal(&drawing));
         Ok(report.clone())
     })
     .expect("drawn");
-    assert!(shown.contains("modelled as `pcm`") && shown.contains("| 2.00 | 1.25 | 3.00 | - |"), "{shown}");
+    assert!(shown.contains("modelled as `pcm`") && shown.contains("| 2.00 | 1.25 | 3.00 | -"), "{shown}");
     for (number, why) in [(2, "`ondol run`"), (3, "no NVM"), (4, "lent page")] {
         let refusal = super::run(&PaperArgs { number, ..slow.clone() }).expect_err("no model");
         assert!(refusal.is_usage() && refusal.to_string().contains(why), "{refusal}");
@@ -213,9 +214,9 @@ fn a_model_of_nvm_is_given_to_all_that_have_one() {
 #[test]
 fn ablations_are_in_multiples_of_the_full_system() {
     let rows = [
-        "| 3: fileserver, ordered, memory | 0.50 |",
-        "| 1, 4: varmail, ssd | 0.50 | 0.50 |",
-        "| 4: varmail, 1 thread, memory | 0.50 | 0.50 |",
+        "3: fileserver, ordered, memory | 0.50",
+        "1, 4: varmail, ssd | 0.50 | 0.50",
+        "4: varmail, 1 thread, memory | 0.50 | 0.50",
     ];
     for (list, row) in LISTS.iter().zip(rows) {
         let panel = list.panels.first().expect("a panel");
@@ -231,7 +232,8 @@ fn ablations_are_in_multiples_of_the_full_system() {
         let panels = vec![Drawn { panel, scale: "", result: report }];
         let mut drawing = Drawing {
             list,
-            paper: list.number,
+            name: list.name,
+            title: list.title,
             quick: true,
             partial: false,
             machine,
@@ -242,12 +244,11 @@ fn ablations_are_in_multiples_of_the_full_system() {
             readings: &[],
             panels,
         };
-        let text = summary::markdown(&drawing);
+        let text = cells(&summary::terminal(&drawing));
         assert!(text.contains(row) && text.contains("Ablations: "), "{text}");
         assert!(!list.fixed.is_empty() && list.fixed.iter().all(|fixed| text.contains(fixed)), "{text}");
-        assert!(summary::terminal(&drawing).contains("Ablations: "));
         drawing.ablate = false;
-        assert!(!summary::markdown(&drawing).contains("Ablations: "));
+        assert!(!cells(&summary::terminal(&drawing)).contains("Ablations: "));
     }
     for (number, why) in [(2, "no option"), (4, "beside what is without it")] {
         let refusal = super::run(&PaperArgs { number, ablate: true, ..args(true) }).expect_err("no ablations");
@@ -260,7 +261,6 @@ fn turns(ops: u64, engine: Option<Engine>) -> Turns {
     let elapsed = Duration::from_secs(1);
     let sample = Sample {
         asked: Asked::default(),
-        begin: Instant::now(),
         ops,
         user_bytes: ops << 20,
         fsyncs: 0,
@@ -287,7 +287,7 @@ fn report(list: &List, partial: bool) -> Report {
     Report {
         workload: "varmail",
         params: Map::new(),
-        contents: Payload { class: "text".into(), lz4_ratio: 2.5 },
+        contents: Payload { ratio: 2.5, lz4_ratio: 2.51 },
         machine: Machine::here(),
         commit: commit(),
         rounds: 1,
@@ -298,9 +298,9 @@ fn report(list: &List, partial: bool) -> Report {
 
 /// The first row of each list's table with such a report.
 const ROWS: [&str; 3] = [
-    "| 3: fileserver, ordered, memory | 2.00 | 1.25 | 3.00 | 0.33 | 0.83 | 2.00 | 2.00 | 1.02 to 1.54 |",
-    "| 1, 4: varmail, ssd | 2.00 | 3.00 | 0.50 | 1.17 | 8.3 | 50 (3.00) | 107 |",
-    "| 4: varmail, 1 thread, memory | 1.50 | 3.00 | 1.25 | 0.50 | 0.83 | 150 | 300 | - | not stated | - |",
+    "3: fileserver, ordered, memory | 2.00 | 1.25 | 3.00 | 0.33 | 0.83 | 2.00 | 2.00 | 1.02 to 1.54",
+    "1, 4: varmail, ssd | 2.00 | 3.00 | 0.50 | 1.17 | 8.3 | 50 (3.00) | 107",
+    "4: varmail, 1 thread, memory | 1.50 | 3.00 | 1.25 | 0.50 | 0.83 | 150 | 300 | - | not stated | -",
 ];
 
 /// Draws two panels, of which the second ends as it is said, into files: the outcome, and both files.
@@ -310,15 +310,15 @@ fn drawn(
     second: impl Fn() -> Result<Report, BenchError>,
 ) -> (Result<(), BenchError>, serde_json::Value, String) {
     let dir = tempfile::tempdir().expect("a directory");
-    let stem = format!("paper{}", list.number);
-    let mut book = Alone::new(stem.clone(), Places { json: None, report: Some(dir.path()), stem: &stem });
+    let (file, mut out) = (dir.path().join("paper.json"), Vec::new());
+    let mut book = Book::new(list.name.into(), Some(&file), &mut out);
     let mut first = true;
     let panels: Vec<_> = list.panels.iter().take(2).collect();
     let done = draw(list, &panels, root, &args(true), &mut book, |_| {
         if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
     });
-    let read = |ending: &str| std::fs::read_to_string(dir.path().join(format!("{stem}.{ending}"))).expect("a file");
-    (done, serde_json::from_str(&read("json")).expect("JSON"), read("md"))
+    let json = serde_json::from_slice(&std::fs::read(&file).expect("a file")).expect("JSON");
+    (done, json, cells(&String::from_utf8(out).expect("text")))
 }
 
 #[test]
@@ -368,7 +368,8 @@ fn several_rounds_show_what_a_ratio_lies_between() {
     let panel = list.panels.first().expect("a panel");
     let drawing = Drawing {
         list,
-        paper: 3,
+        name: list.name,
+        title: list.title,
         quick: false,
         partial: false,
         machine: Machine::here(),
@@ -379,7 +380,8 @@ fn several_rounds_show_what_a_ratio_lies_between() {
         readings: &[],
         panels: vec![Drawn { panel, scale: "", result: report }],
     };
-    for text in [summary::markdown(&drawing), summary::terminal(&drawing)] {
+    {
+        let text = cells(&summary::terminal(&drawing));
         assert!(text.contains("2.00 (1.00 .. 3.00)") && !text.contains("QUICK"), "{text}");
     }
 }

@@ -12,9 +12,8 @@ use crate::command::{Program, last_line};
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
-use crate::results::Middle;
 use crate::series::{self, Book, Outcome, Part};
-use crate::stats::{ratio, spread};
+use crate::stats::{Spread, ratio, spread};
 use crate::target::{self, WorkDir};
 use crate::units::MIB;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -81,21 +80,21 @@ struct Measured {
     name: String,
     /// One for each column: seconds from the program's start until everything is on the disk and the program has ended, of each way; how many times as fast the
     /// buffer is with 16 KiB, by round; how many times as long 1 KiB takes as 16 KiB, both with the buffer, by round.
-    values: [Middle; 5],
+    values: [Spread; 5],
     paper: Paper,
 }
 
 impl Measured {
     fn of(line: &Line, seconds: &[Vec<f64>; 3]) -> Self {
         let [sync, large, small] = seconds;
-        let [faster, longer] = [ratio(large, sync), ratio(large, small)].map(Middle::from);
-        let [sync, large, small] = [sync, large, small].map(|seconds| spread(seconds).into());
+        let [faster, longer] = [ratio(large, sync), ratio(large, small)];
+        let [sync, large, small] = [sync, large, small].map(|seconds| spread(seconds));
         let name = ondol::counted(line.threads.into(), "thread");
         Self { name, values: [sync, large, small, faster, longer], paper: line.paper }
     }
 }
 
-/// The lines so far, as the page draws them and `bench compare` compares them.
+/// The lines so far, as `bench compare` compares them.
 #[derive(Debug, Serialize)]
 struct Table {
     /// With the sizes: with others it is another table.
@@ -124,7 +123,7 @@ struct Drawing {
     table: Table,
 }
 
-pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
+pub(super) fn run(args: &PaperArgs, book: &mut Book<'_>) -> Result<(), BenchError> {
     if args.figure.is_some_and(|n| n != 1) {
         return Err(BenchError::Usage("bench paper 2: there is table 1".into()));
     }
@@ -150,9 +149,9 @@ fn buffer(quick: bool) -> u64 {
 }
 
 /// Measures line after line and keeps what was measured, whatever becomes of the rest.
-fn draw<B: Book>(
+fn draw(
     args: &PaperArgs,
-    book: &mut B,
+    book: &mut Book<'_>,
     mut measure: impl FnMut(&Line) -> Result<Measured, BenchError>,
 ) -> Result<(), BenchError> {
     let buffer = buffer(args.quick);
@@ -183,10 +182,6 @@ fn draw<B: Book>(
 impl Outcome for Drawing {
     fn terminal(&self) -> String {
         table::terminal(self)
-    }
-
-    fn markdown(&self) -> String {
-        table::markdown(self)
     }
 
     fn is_empty(&self) -> bool {

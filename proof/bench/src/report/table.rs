@@ -1,15 +1,14 @@
-//! Tables for people: on the terminal, and as Markdown.
+//! Tables for people, on the terminal.
 
 use super::{Latency, Report, TargetReport};
 use crate::counters::Engine;
-use crate::units::GIB;
 use ondol::counted;
 use serde_json::Value;
 use std::fmt::Write;
 
 const HEAD: [&str; 9] = [
     "target",
-    "ops/s (min .. max)",
+    "ops/s (low .. high)",
     "ratio (low .. high)",
     "p50 µs",
     "p99 µs",
@@ -99,69 +98,21 @@ pub(crate) fn aligned<H: AsRef<str>, R: AsRef<[String]>>(out: &mut String, head:
     }
 }
 
-/// Adds a table in Markdown.
-pub(crate) fn pipes<H: AsRef<str>, R: AsRef<[String]>>(out: &mut String, head: &[H], rows: &[R]) {
-    let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
-    let _ = writeln!(out, "| {} |", head.join(" | "));
-    let _ = writeln!(out, "|---|{}", "--:|".repeat(head.len().saturating_sub(1)));
-    for row in rows {
-        let _ = writeln!(
-            out,
-            "| {} |",
-            row.as_ref().iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | ")
-        );
-    }
-}
-
-/// The same as Markdown, with the machine.
-pub(crate) fn markdown(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut out = format!("# {}\n\n", report.workload);
-    let _ = writeln!(
-        out,
-        "{}. {}, {} cores, {:.1} GiB, Linux {}, commit {}.\n",
-        title(report),
-        machine.cpu,
-        machine.cores,
-        machine.memory_bytes as f64 / GIB as f64,
-        machine.kernel,
-        report.commit
-    );
-    pipes(&mut out, &HEAD, &report.targets.iter().map(row).collect::<Vec<_>>());
-    out.push('\n');
-    pipes(&mut out, &HEAD_BELOW, &report.targets.iter().map(row_below).collect::<Vec<_>>());
-    out.push('\n');
-    pipes(&mut out, &HEAD_AROUND, &report.targets.iter().map(row_around).collect::<Vec<_>>());
-    out.push('\n');
-    let stores: Vec<_> = report.targets.iter().filter_map(row_store).collect();
-    if !stores.is_empty() {
-        pipes(&mut out, &HEAD_STORE, &stores);
-        out.push('\n');
-    }
-    for target in &report.targets {
-        let _ = writeln!(out, "- `{}`: {}", target.target, target.guarantee);
-    }
-    out.push_str(
-        "\nMedians over rounds in which the targets take turns; the ratio is to the first target in the same round.\n",
-    );
-    out
-}
-
 fn title(report: &Report) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let params: Vec<_> = report.params.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();
     let contents = &report.contents;
-    let (class, ratio) = (&contents.class, contents.lz4_ratio);
+    let ratio = contents.lz4_ratio;
     let rounds = counted(report.rounds.into(), "round");
     let partial = if report.partial { ", PARTIAL: interrupted" } else { "" };
-    format!("{} ({}), {class} (LZ4 {ratio:.2}), {rounds}{partial}", report.workload, params.join(" "))
+    format!("{} ({}), LZ4 {ratio:.2}, {rounds}{partial}", report.workload, params.join(" "))
 }
 
 fn row(target: &TargetReport) -> [String; 9] {
     let TargetReport { ops_per_s: rate, ratio, latency_us: latency, counters, .. } = target;
     [
         target.target.clone(),
-        format!("{:.0} ({:.0} .. {:.0})", rate.median, rate.min, rate.max),
+        format!("{:.0} ({:.0} .. {:.0})", rate.median, rate.low, rate.high),
         format!("{:.2} ({:.2} .. {:.2})", ratio.median, ratio.low, ratio.high),
         format!("{:.1}", latency.p50),
         format!("{:.1}", latency.p99),

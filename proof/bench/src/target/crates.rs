@@ -1,32 +1,22 @@
-//! Targets in this process that are not ours: other ext4 crates, on fresh images only, as they may damage them.
+//! A target in this process that is not ours: another ext4 crate, on fresh images only, as it may damage them.
 //!
-//! Taken:
-//!
-//! - rust-fs-ext4 0.8.0 (MIT): JBD2 is written. Each call is a transaction with its data, at its final location when
-//!   it returns, by four flushes; an fsync is one more.
-//! - rsext4 0.9.2 (Apache-2.0): JBD2 is written, metadata only. Calls gather until a sync, which empties its caches
-//!   and commits by two flushes.
+//! Taken is rust-fs-ext4 0.8.0 (MIT): JBD2 is written. Each call is a transaction with its data, at its final location
+//! when it returns, by four flushes; an fsync is one more. Calls that read go side by side, as its documentation asks.
 //!
 //! Not taken:
 //!
+//! - rsext4 0.9.2 (Apache-2.0): metadata only, and it has damaged its images.
 //! - ext4_rs 1.3.3 (MIT): no journal, its device cannot flush, it does not build on stable Rust.
 //! - ext4plus 0.1.0-rc.2 (MIT or Apache-2.0): the journal is read and not written, its device cannot flush, no rename.
 //! - ext4-view 1.0.0 (MIT or Apache-2.0): it only reads.
 //! - lwext4_rust 0.2.0: GPL-2.0.
-//!
-//! Locks are those that each crate's documentation asks the embedding program for: rust-fs-ext4 lets calls that read
-//! go side by side, rsext4 has one lock around all. rsext4 keeps a file that has lost its name until it is told that
-//! nobody has it open, which the target counts. It knows writes that are durable by themselves; a file has none, so it
-//! writes and flushes. When its journal has no room left it refuses to unmount (`Busy`); the target changes the root's
-//! times before, which makes room.
 
-mod rsext4;
 mod rust_fs_ext4;
 
 use super::device::Modelled;
 use super::peers::{fresh_image, make_fs};
 use super::session::{Foreign, Session, Setting};
-use super::spec::{Crate, Fresh, KernelFs};
+use super::spec::{CRATE, Fresh, KernelFs};
 use super::unique_name;
 use crate::BenchError;
 use crate::counters::Probe;
@@ -39,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A fresh ext4 image, mounted by the crate.
-pub(super) fn open(which: Crate, fresh: &Fresh, setting: &Setting) -> Result<Session, BenchError> {
+pub(super) fn open(fresh: &Fresh, setting: &Setting) -> Result<Session, BenchError> {
     let image = fresh_image(fresh, setting)?;
     make_fs(KernelFs::Ext4, fresh, image.path())?;
     let device = Modelled::of(fresh.on, image.path())?;
@@ -48,15 +38,12 @@ pub(super) fn open(which: Crate, fresh: &Fresh, setting: &Setting) -> Result<Ses
         None => open_store(image.path())?,
     };
     let below = Arc::clone(&store);
-    let mounted = Watched::mount(which.name(), || match which {
-        Crate::RustFsExt4 => rust_fs_ext4::mount(below),
-        Crate::Rsext4 => rsext4::mount(below),
-    });
+    let mounted = Watched::mount(CRATE, || rust_fs_ext4::mount(below));
     let mounted = mounted.context(|| image.path().display().to_string())?;
     let files = CrateFs::new(Arc::clone(&mounted), &unique_name()).context(|| image.path().display().to_string())?;
     Ok(Session {
         fs: Box::new(files),
-        guarantee: guarantee::of_crate(which, fresh).to_owned(),
+        guarantee: guarantee::of_crate(fresh).to_owned(),
         probe: Probe::Store(store),
         work: None,
         volume: None,
@@ -89,10 +76,10 @@ mod tests {
     use crate::fs::{Append, Durable};
     use std::thread;
 
-    fn opened(which: Crate, dir: &Path) -> Session {
+    fn opened(dir: &Path) -> Session {
         let setting =
             Setting { program: "none".into(), dir: dir.to_owned(), image_size: 256 << 20, footprint: 1 << 20 };
-        open(which, &Fresh::default(), &setting).unwrap_or_else(|e| panic!("{}: {e}", which.name()))
+        open(&Fresh::default(), &setting).unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// Closes it; what it has written must be whole, and nothing of it stays.
@@ -114,9 +101,9 @@ mod tests {
 
     #[test]
     fn they_do_what_files_do() {
-        for which in Crate::ALL.into_iter().filter(|_| can()) {
+        if can() {
             let dir = tempfile::tempdir().expect("a directory");
-            let session = opened(which, dir.path());
+            let session = opened(dir.path());
             let before = session.counters().expect("counters");
             exercise(session.fs.as_ref());
             let counted = session.counters().expect("counters").since(before);
@@ -128,26 +115,25 @@ mod tests {
 
     #[test]
     fn threads_share_them() {
-        for which in Crate::ALL.into_iter().filter(|_| can()) {
+        if can() {
             let dir = tempfile::tempdir().expect("a directory");
-            let session = opened(which, dir.path());
+            let session = opened(dir.path());
             let root = session.fs.root();
             thread::scope(|scope| {
                 for thread in 0..4 {
                     let root = &root;
                     scope.spawn(move || {
                         for n in 0..20 {
-                            let (name, other) = (format!("{thread}-{n}"), format!("{thread}-{n}-moved"));
+                            let name = format!("{thread}-{n}");
                             let mut file = root.create(&name, Append::Flag).expect("create");
                             file.append(name.as_bytes()).expect("append");
                             file.fsync(Durable::All).expect("fsync");
-                            root.rename(&name, &other).expect("rename");
                             let mut buf = [0; 16];
                             let len = file.read_at(0, &mut buf).expect("read");
                             assert_eq!(buf.get(..len), Some(name.as_bytes()));
                             file.close().expect("close");
                             if n % 2 == 0 {
-                                root.unlink(&other).expect("unlink");
+                                root.unlink(&name).expect("unlink");
                             }
                         }
                     });
@@ -157,26 +143,5 @@ mod tests {
             drop(root);
             close(session, dir.path());
         }
-    }
-
-    #[test]
-    fn a_file_without_a_name_lives_until_it_is_closed() {
-        if !can() {
-            return;
-        }
-        let dir = tempfile::tempdir().expect("a directory");
-        let session = opened(Crate::Rsext4, dir.path());
-        let root = session.fs.root();
-        let mut file = root.create("f", Append::Seek).expect("create");
-        file.write_at(0, b"kept").expect("write");
-        root.unlink("f").expect("unlink");
-        let mut buf = [0; 8];
-        assert_eq!(file.read_at(0, &mut buf).expect("read"), 4);
-        file.close().expect("close");
-        root.create("g", Append::Seek).expect("create").close().expect("close");
-        root.create("h", Append::Seek).expect("create").close().expect("close");
-        root.rename("g", "h").expect("over another");
-        drop(root);
-        close(session, dir.path());
     }
 }

@@ -100,7 +100,7 @@ impl Mounted {
     ) -> Result<Self, BenchError> {
         let point = MountPoint::create()?;
         let pipe = if asked { Stdio::piped } else { Stdio::null };
-        let mut server = Background::start(program(&point.0)?, None, pipe(), pipe())?;
+        let mut server = Background::start(program(&point.0)?, pipe)?;
         let questions = Questions::to(&mut server).map(RefCell::new);
         // From here on the guard takes the server down, whether it mounts or not.
         let mut mount = Self { umount: owned(umount), server: Some(server), questions, down: false, point };

@@ -72,7 +72,7 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         Kind::Kernel(fs, fresh) => peers::kernel(*fs, fresh, setting),
         Kind::Fuse2fs(fresh) => peers::fuse2fs(fresh, setting, interrupt),
         #[cfg(any(feature = "peers", test))]
-        Kind::Crate(which, fresh) => crates::open(*which, fresh, setting),
+        Kind::Crate(fresh) => crates::open(fresh, setting),
         #[cfg(not(any(feature = "peers", test)))]
         Kind::Crate(..) => Err(BenchError::Unfit(format!(
             "target {}: this program was built without other crates; build it with `cargo build --release --manifest-path proof/Cargo.toml -p ondol-lab --features peers`",

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     /// A fresh image mounted by fuse2fs.
     Fuse2fs(Fresh),
     /// A fresh image through another crate.
-    Crate(Crate, Fresh),
+    Crate(Fresh),
     /// Memory.
     Tmpfs,
     /// A server of nothing, with its mount options.
@@ -46,27 +46,8 @@ pub(crate) struct Through {
     pub(crate) options: String,
 }
 
-/// A crate that has a file system in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crate {
-    /// rust-fs-ext4.
-    RustFsExt4,
-    /// rsext4.
-    Rsext4,
-}
-
-impl Crate {
-    /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::RustFsExt4, Self::Rsext4];
-
-    /// As registries have it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::RustFsExt4 => "rust-fs-ext4",
-            Self::Rsext4 => "rsext4",
-        }
-    }
-}
+/// The crate that has a file system in it, as registries have it.
+pub(crate) const CRATE: &str = "rust-fs-ext4";
 
 /// A kernel file system that can be made and mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,21 +69,6 @@ impl KernelFs {
             Self::Btrfs => "btrfs",
         }
     }
-}
-
-/// What stands between a workload and a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrontEnd {
-    /// Calls of our library: no system call.
-    InProcess,
-    /// Our mount: system calls, and requests to our server.
-    Mount,
-    /// System calls that the kernel answers itself.
-    Kernel,
-    /// A server without a volume: no peer.
-    Floor,
-    /// Another server, or a directory on whatever is mounted there.
-    Other,
 }
 
 /// An image by name: it may exist.
@@ -148,23 +114,7 @@ pub(crate) enum On {
     Hdd,
 }
 
-impl Target {
-    /// Only this process can work on it.
-    pub(crate) fn in_process(&self) -> bool {
-        matches!(self.kind, Kind::Lib(_) | Kind::Crate(..))
-    }
-
-    /// Through what its operations go.
-    pub(crate) fn front_end(&self) -> FrontEnd {
-        match self.kind {
-            Kind::Lib(_) | Kind::Crate(..) => FrontEnd::InProcess,
-            Kind::Fuse(_) => FrontEnd::Mount,
-            Kind::Kernel(..) | Kind::Tmpfs => FrontEnd::Kernel,
-            Kind::Null(_) | Kind::Passthrough(_) => FrontEnd::Floor,
-            Kind::Dir(_) | Kind::Fuse2fs(_) => FrontEnd::Other,
-        }
-    }
-}
+impl Target {}
 
 impl FromStr for Target {
     type Err = BenchError;
@@ -259,12 +209,12 @@ fn require_fitting(image: &Image) -> Result<(), String> {
 }
 
 fn other_crate(name: &str, options: &str) -> Result<Kind, String> {
-    let Some(which) = Crate::ALL.into_iter().find(|which| which.name() == name) else {
-        return Err(format!("crate '{name}' is unknown; rust-fs-ext4 and rsext4 are known"));
-    };
+    if name != CRATE {
+        return Err(format!("crate '{name}' is unknown; {CRATE} is known"));
+    }
     let fresh = fresh(options, true)?;
     match fresh.options.as_str() {
-        "" => Ok(Kind::Crate(which, fresh)),
+        "" => Ok(Kind::Crate(fresh)),
         options => Err(format!("takes no mount options, of which `{options}` would be one")),
     }
 }
@@ -353,8 +303,8 @@ mod tests {
         let fresh = Fresh { on: Some(On::Disk), options: "data=journal,noatime".into(), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,data=journal,on=disk,noatime"), Kind::Kernel(KernelFs::Ext4, fresh));
         let fresh = Fresh { on: Some(On::Ssd), features: vec!["^has_journal".into()], ..Fresh::default() };
-        assert_eq!(kind("crate:rsext4,on=ssd,feature=^has_journal"), Kind::Crate(Crate::Rsext4, fresh));
-        assert_eq!(kind("crate:rust-fs-ext4"), Kind::Crate(Crate::RustFsExt4, Fresh::default()));
+        assert_eq!(kind("crate:rust-fs-ext4,on=ssd,feature=^has_journal"), Kind::Crate(fresh));
+        assert_eq!(kind("crate:rust-fs-ext4"), Kind::Crate(Fresh::default()));
         assert_eq!(kind("kernel:btrfs"), Kind::Kernel(KernelFs::Btrfs, Fresh::default()));
         let fresh = Fresh { features: vec!["fast_commit".into()], on: Some(On::Ram), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,feature=fast_commit,on=ram"), Kind::Kernel(KernelFs::Ext4, fresh));
@@ -393,8 +343,8 @@ mod tests {
     fn what_is_unknown_is_refused_by_name() {
         for (text, part) in [
             ("kernel:zfs,size=1G", "'zfs' is unknown"),
-            ("crate:ext4", "crate 'ext4' is unknown; rust-fs-ext4 and rsext4"),
-            ("crate:rsext4,data=journal", "no mount options, of which `data=journal`"),
+            ("crate:ext4", "crate 'ext4' is unknown; rust-fs-ext4 is known"),
+            ("crate:rust-fs-ext4,data=journal", "no mount options, of which `data=journal`"),
             ("nfs:/x", "target nfs:/x: unknown"),
             ("kernel:ext4,on=tape", "on=tape"),
             ("kernel:xfs,feature=x", "ext4 only"),

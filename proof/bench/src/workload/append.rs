@@ -16,7 +16,6 @@ pub(super) const DEFINITION: Definition = Definition {
         ParamDef::number("size", "4k", "bytes in an append", 1, 64 * MIB),
         ParamDef::word("sync", "fsync", "what makes it durable", &["fsync", "fdatasync"]),
     ],
-    settings: &[],
     threads: 1,
     ops: 20_000,
     most_ops: 200_000,

@@ -17,7 +17,6 @@ pub(super) const DEFINITION: Definition = Definition {
         ParamDef::number("size", "4k", "bytes in a file", 0, 64 * MIB),
         ParamDef::number("files", "10000", "files in a directory; every thread has its own directories", 1, 10_000_000),
     ],
-    settings: &[],
     threads: 1,
     ops: 20_000,
     most_ops: 200_000,

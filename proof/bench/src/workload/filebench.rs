@@ -33,7 +33,6 @@ pub(super) const VARMAIL: Definition = Definition {
     name: "varmail",
     about: "a mail server (Filebench 1.5): delete; create, append, fsync; open, read, append, fsync; open, read",
     params: &[ParamDef { default: "1000", ..FILES }, SIZE, GAMMA, APPEND, IOSIZE, WIDTH],
-    settings: &[],
     threads: 16,
     ops: 200_000,
     most_ops: u64::MAX,

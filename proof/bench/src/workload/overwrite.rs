@@ -18,7 +18,6 @@ pub(super) const DEFINITION: Definition = Definition {
         ParamDef::number("file-size", "64M", "bytes in a file; every thread has one", 1, 64 * GIB),
         ParamDef::word("sync", "fsync", "what makes it durable", &["fsync", "fdatasync"]),
     ],
-    settings: &[],
     threads: 1,
     ops: 20_000,
     most_ops: u64::MAX,

@@ -64,39 +64,22 @@ pub(crate) enum Values {
 /// The parameter that every workload has.
 pub(crate) const SEED: ParamDef = ParamDef::number("seed", "1", "what random choices are made from", 0, u64::MAX);
 
-/// Values of several parameters of a workload under one name.
-pub(crate) struct Setting {
-    /// Its name, as `--setting` takes it.
-    pub(crate) name: &'static str,
-    /// Whose it is.
-    pub(crate) about: &'static str,
-    /// Parameters and their values, as they would be written.
-    pub(crate) values: &'static [(&'static str, &'static str)],
-}
-
 /// The parameters of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Params(Map<String, Value>);
 
 impl Params {
-    /// The declared parameters of `workload`, with those of `setting`, and then those in `set` (`name=value`) changed.
-    pub(crate) fn new(workload: &Definition, setting: Option<&str>, set: &[String]) -> Result<Self, BenchError> {
+    /// The declared parameters of `workload`, with those in `set` (`name=value`) changed.
+    pub(crate) fn new(workload: &Definition, set: &[String]) -> Result<Self, BenchError> {
         let all = || workload.params.iter().chain([&SEED]);
-        let set: Vec<String> = match setting {
-            Some(name) => {
-                let values = find_setting(workload, name)?.values.iter().map(|(name, value)| format!("{name}={value}"));
-                values.chain(set.iter().cloned()).collect()
-            }
-            None => set.to_vec(),
-        };
         let mut values = Map::new();
         for param in all() {
             values.insert(param.name.to_owned(), read(param, param.default)?);
         }
-        for text in &set {
+        for text in set {
             let refuse = |why: String| BenchError::Usage(format!("--param {text}: {why}"));
             let (name, value) = text.split_once('=').ok_or_else(|| refuse("not NAME=VALUE".into()))?;
-            if ["threads", "clients", "ops", "seconds", "rounds", "setting"].contains(&name) {
+            if ["threads", "ops", "seconds", "rounds"].contains(&name) {
                 return Err(refuse(format!("use --{name} {value}")));
             }
             let Some(param) = all().find(|param| param.name == name) else {
@@ -113,11 +96,6 @@ impl Params {
         self.0.get(name).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// A declared number, as a length in memory.
-    pub(crate) fn length(&self, name: &str) -> usize {
-        usize::try_from(self.number(name)).unwrap_or(usize::MAX)
-    }
-
     /// A declared real number.
     pub(crate) fn real(&self, name: &str) -> f64 {
         self.0.get(name).and_then(Value::as_f64).unwrap_or_default()
@@ -132,14 +110,6 @@ impl Params {
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         self.0.clone()
     }
-}
-
-fn find_setting(workload: &Definition, name: &str) -> Result<&'static Setting, BenchError> {
-    workload.settings.iter().find(|setting| setting.name == name).ok_or_else(|| {
-        let names: Vec<_> = workload.settings.iter().map(|setting| setting.name).collect();
-        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        BenchError::Usage(format!("--setting {name}: unknown; {} has {known}", workload.name))
-    })
 }
 
 fn read(param: &ParamDef, text: &str) -> Result<Value, BenchError> {
@@ -173,7 +143,6 @@ mod tests {
         name: "w",
         about: "",
         params: DECLARED,
-        settings: &[Setting { name: "large", about: "", values: &[("size", "1M"), ("sync", "fdatasync")] }],
         threads: 1,
         ops: 1,
         most_ops: 1,
@@ -181,21 +150,8 @@ mod tests {
     };
 
     fn params(set: &[&str]) -> Result<Params, BenchError> {
-        set_by(None, set)
-    }
-
-    fn set_by(setting: Option<&str>, set: &[&str]) -> Result<Params, BenchError> {
         let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-        Params::new(&WORKLOAD, setting, &set)
-    }
-
-    #[test]
-    fn a_setting_is_several_parameters_that_can_be_changed_again() {
-        let large = set_by(Some("large"), &[]).expect("a setting");
-        assert_eq!((large.number("size"), large.real("gamma"), large.word("sync")), (1 << 20, 1.5, "fdatasync"));
-        assert_eq!(set_by(Some("large"), &["size=8k"]).expect("changed").number("size"), 8192);
-        let refusal = set_by(Some("small"), &[]).expect_err("unknown").to_string();
-        assert_eq!(refusal, "--setting small: unknown; w has large");
+        Params::new(&WORKLOAD, &set)
     }
 
     #[test]

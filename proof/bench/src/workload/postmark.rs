@@ -5,7 +5,7 @@
 //! and units of 1 MiB are paper 3's. Making a file of the pool counts as an operation as a transaction does: that is what the
 //! paper's variant with fsync slows down. Threads have pools of their own in the same directories.
 
-use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Setting, Worker, Workload};
+use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, Fs};
 use crate::measure::Meter;
@@ -24,18 +24,6 @@ pub(super) const DEFINITION: Definition = Definition {
         ParamDef::number("max", "10000", "bytes in the largest file", 1, 64 * MIB),
         ParamDef::number("unit", "1M", "bytes in a read or write", 1, 64 * MIB),
         ParamDef::word("fsync", "none", "fsync each file that is created", &["none", "create"]),
-    ],
-    settings: &[
-        Setting {
-            name: "paper3",
-            about: "paper 3's: 10,000 files in 25,000 directories, units of 1 MiB; with --ops 60000, 50,000 transactions",
-            values: &[("files", "10000"), ("subdirs", "25000"), ("unit", "1M"), ("fsync", "none")],
-        },
-        Setting {
-            name: "paper3-fsync",
-            about: "the same, as paper 3 changed Postmark: each file that is made is synced",
-            values: &[("files", "10000"), ("subdirs", "25000"), ("unit", "1M"), ("fsync", "create")],
-        },
     ],
     threads: 1,
     ops: 60_000,

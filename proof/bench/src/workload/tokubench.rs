@@ -20,7 +20,6 @@ pub(super) const DEFINITION: Definition = Definition {
         ParamDef::number("size", "200", "bytes in a file", 0, 64 * MIB),
         ParamDef::number("fanout", "128", "entries in a directory", 2, 60_000),
     ],
-    settings: &[],
     threads: 1,
     ops: 100_000,
     most_ops: 2_000_000,

@@ -1,10 +1,10 @@
 //! Ways to read a file, and their rounds.
 #![expect(unsafe_code, reason = "maps files of other file systems")]
 
-use super::figure::Value;
 use crate::BenchError;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
+use crate::stats::Spread;
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use ondol_env::{Env, System};
 use std::fs::File;
@@ -42,7 +42,7 @@ impl<'r> Way<'r> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     /// Microseconds.
-    pub(super) time: Value,
+    pub(super) time: Spread,
     /// Page faults of this thread that needed no disk, in the last round: those of calls that enter pages, too.
     pub(super) faults: u64,
 }
@@ -72,7 +72,7 @@ pub(super) fn interleaved(ways: &mut [Way<'_>], rounds: u32, interrupt: &Interru
             }
         }
     }
-    Ok(taken.into_iter().map(|(times, faults)| Taken { time: Value::of(times), faults }).collect())
+    Ok(taken.into_iter().map(|(times, faults)| Taken { time: crate::stats::spread(&times), faults }).collect())
 }
 
 /// Reads bytes as the paper does: 16 at a time.

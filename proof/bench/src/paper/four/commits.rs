@@ -1,12 +1,13 @@
 //! Stores to a file made durable: by commits of a map, by calls, and by the kernel's maps.
 
 use super::access::{PAGE, Sum, Way, interleaved, map_mut};
-use super::figure::{Figure, Row, Value};
+use super::figure::{Figure, Row};
 use super::figures::{figure, per};
 use super::rig::{Rig, System, failed};
 use crate::BenchError;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
+use crate::stats::Spread;
 use ondol::File;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -90,7 +91,7 @@ pub(super) fn eight(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Fig
             if rows.len() <= at {
                 rows.push(Row { name: ways[at].name.clone(), values: Vec::new() });
             }
-            let each: Value = per(taken.time, TIMES as f64);
+            let each: Spread = per(taken.time, TIMES as f64);
             rows[at].values.push(Some(each));
         }
         drop(ways);

@@ -1,38 +1,16 @@
 //! A figure as a table of medians.
 
-use crate::report::{aligned, pipes};
+use crate::report::aligned;
 use crate::series::Part;
+use crate::stats::Spread;
 use serde::Serialize;
-use std::fmt::Write;
-
-/// What some rounds came to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Value {
-    pub(super) median: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
-}
-
-impl Value {
-    /// Of at least one round.
-    pub(super) fn of(mut rounds: Vec<f64>) -> Self {
-        rounds.sort_by(f64::total_cmp);
-        let at = |n: usize| rounds.get(n).copied().unwrap_or(f64::NAN);
-        Self { median: at(rounds.len() / 2), low: at(0), high: at(rounds.len().saturating_sub(1)) }
-    }
-
-    /// What was counted, and does not differ.
-    pub(super) fn exactly(value: f64) -> Self {
-        Self { median: value, low: value, high: value }
-    }
-}
 
 /// A line of a figure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) name: String,
     /// One for each column, as far as there are.
-    pub(super) values: Vec<Option<Value>>,
+    pub(super) values: Vec<Option<Spread>>,
 }
 
 /// A figure, drawn.
@@ -56,19 +34,9 @@ impl Figure {
     }
 
     fn cells(&self) -> Vec<Vec<String>> {
-        let cell = |value: &Option<Value>| value.map_or("-".into(), |value| three_digits(value.median));
+        let cell = |value: &Option<Spread>| value.map_or("-".into(), |value| three_digits(value.median));
         let row = |row: &Row| std::iter::once(row.name.clone()).chain(row.values.iter().map(cell)).collect();
         self.rows.iter().map(row).collect()
-    }
-
-    pub(super) fn markdown(&self) -> String {
-        let mut out = format!("\n## Figure {}: {}\n\n", self.number, self.title);
-        pipes(&mut out, &self.head(), &self.cells());
-        for note in &self.notes {
-            let _ = write!(out, "\n- {note}");
-        }
-        let _ = writeln!(out, "\n- The paper: {}", self.paper);
-        out
     }
 }
 

@@ -1,11 +1,12 @@
 //! What each figure measures.
 
 use super::access::{PAGE, Sum, Taken, Way, chunks, interleaved, map, parts};
-use super::figure::{Figure, Row, Value};
+use super::figure::{Figure, Row};
 use super::rig::{Rig, System, failed};
 use crate::BenchError;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
+use crate::stats::Spread;
 use memmap2::Advice;
 use ondol::{File, Map, Prefault, View};
 use std::fs;
@@ -44,17 +45,17 @@ pub(super) fn figure(
     Figure { number: number as u32, title, unit, paper, columns, rows, notes: Vec::new() }
 }
 
-fn row(name: impl Into<String>, values: impl IntoIterator<Item = Option<Value>>) -> Row {
+fn row(name: impl Into<String>, values: impl IntoIterator<Item = Option<Spread>>) -> Row {
     Row { name: name.into(), values: values.into_iter().collect() }
 }
 
-pub(super) fn per(value: Value, count: f64) -> Value {
-    Value { median: value.median / count, low: value.low / count, high: value.high / count }
+pub(super) fn per(value: Spread, count: f64) -> Spread {
+    Spread { median: value.median / count, low: value.low / count, high: value.high / count }
 }
 
 /// None to nothing.
-fn ratio(of: Value, to: Value) -> Option<Value> {
-    (to.median > 0.0).then(|| Value::exactly(of.median / to.median))
+fn ratio(of: Spread, to: Spread) -> Option<Spread> {
+    (to.median > 0.0).then(|| Spread::exactly(of.median / to.median))
 }
 
 /// What entering a page costs by faults and by calls, without what mapping costs.
@@ -97,9 +98,9 @@ fn entered(path: &Path, count: usize, at_once: Option<usize>) -> Result<Option<S
 }
 
 /// What something takes beside another.
-fn less(whole: Value, part: Value) -> Value {
+fn less(whole: Spread, part: Spread) -> Spread {
     let less = |value: f64| (value - part.median).max(0.0);
-    Value { median: less(whole.median), low: less(whole.low), high: less(whole.high) }
+    Spread { median: less(whole.median), low: less(whole.low), high: less(whole.high) }
 }
 
 /// A map that is one.
@@ -241,7 +242,7 @@ fn two(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchErr
     ))
 }
 
-fn milliseconds(taken: Taken) -> Value {
+fn milliseconds(taken: Taken) -> Spread {
     per(taken.time, 1000.0)
 }
 
@@ -254,8 +255,8 @@ fn three(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchE
     let got = interleaved(&mut bare, rounds, interrupt)?;
     let rows = whole.iter().zip(used.iter().zip(&got)).map(|(way, (used, got))| {
         let (used_ms, got_ms) = (milliseconds(*used), milliseconds(*got));
-        let rest = Value::exactly((used_ms.median - got_ms.median).max(0.0));
-        row(&way.name, [Some(used_ms), Some(got_ms), Some(rest), Some(Value::exactly(used.faults as f64))])
+        let rest = Spread::exactly((used_ms.median - got_ms.median).max(0.0));
+        row(&way.name, [Some(used_ms), Some(got_ms), Some(rest), Some(Spread::exactly(used.faults as f64))])
     });
     let columns = ["all", "getting at it: calls, copies, faults", "the rest: using it", "faults counted"];
     let columns = columns.map(String::from).to_vec();
@@ -297,7 +298,7 @@ fn four(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchEr
     let taken = interleaved(&mut ways, rounds, interrupt)?;
     let entering = |at: usize| less(taken[at].time, taken[count + at / EACH].time);
     let rows = ways[..count].iter().enumerate().map(|(at, way)| {
-        let faults = Value::exactly(taken[at].faults as f64);
+        let faults = Spread::exactly(taken[at].faults as f64);
         let times = [Some(taken[at].time), Some(entering(at)), ratio(entering(at), entering(0))];
         row(&way.name, times.into_iter().chain([Some(faults)]))
     });
@@ -382,7 +383,7 @@ fn six(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchErr
     let rows = ways.iter().zip(&taken).map(|(way, one)| {
         row(
             &way.name,
-            [Some(milliseconds(*one)), ratio(one.time, taken[to].time), Some(Value::exactly(one.faults as f64))],
+            [Some(milliseconds(*one)), ratio(one.time, taken[to].time), Some(Spread::exactly(one.faults as f64))],
         )
     });
     let columns = vec!["ms".into(), format!("of {}", ways[to].name), "faults counted".into()];

@@ -1,11 +1,10 @@
 //! Table 1, ours and the paper's.
 
 use super::{Drawing, Measured, Paper, Table};
-use crate::report::{aligned, pipes};
-use crate::results::Middle;
+use crate::report::aligned;
+use crate::stats::Spread;
 use crate::units::format_size;
 use ondol::counted;
-use std::fmt::Write;
 
 /// What is measured.
 const COLUMNS: [&str; 5] =
@@ -46,25 +45,6 @@ pub(super) fn terminal(drawing: &Drawing) -> String {
     out
 }
 
-/// As Markdown.
-pub(super) fn markdown(drawing: &Drawing) -> String {
-    let machine = &drawing.machine;
-    let mut out = String::from("# Paper 2: the NVM write buffer\n\n");
-    let _ = writeln!(
-        out,
-        "{}, {} cores, Linux {}, commit {}.\n\n{}",
-        machine.cpu,
-        machine.cores,
-        machine.kernel,
-        drawing.commit,
-        head(drawing)
-    );
-    pipes(&mut out, &heads(), &rows(drawing));
-    out.push('\n');
-    READINGS.iter().for_each(|reading| out += &format!("- {reading}\n"));
-    out
-}
-
 /// One line by itself.
 pub(super) fn line(measured: &Measured) -> String {
     let mut out = String::new();
@@ -100,6 +80,6 @@ fn row(measured: &Measured) -> Vec<String> {
 }
 
 /// The median, and what it lies between if there is more than one round.
-fn shown(Middle { median, low, high }: &Middle) -> String {
+fn shown(Spread { median, low, high }: &Spread) -> String {
     if low < high { format!("{median:.2} ({low:.2} .. {high:.2})") } else { format!("{median:.2}") }
 }

@@ -3,9 +3,8 @@
 
 use crate::fs::Stat;
 use crate::fs::crate_fs::{Driver, Node};
+use fs_ext4::Filesystem;
 use fs_ext4::block_io::BlockDevice;
-use fs_ext4::fs::UTIME_NOW;
-use fs_ext4::{Filesystem, Superblock};
 use ondol_block::BlockStore;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -115,23 +114,9 @@ impl Driver for Mounted {
         self.change(|fs| fs.apply_rmdir_at(dir, name))
     }
 
-    fn rename(&self, dir: Node, from: &[u8], to: &[u8]) -> io::Result<()> {
-        self.change(|fs| fs.apply_rename_at(dir, from, dir, to, true))
-    }
-
     fn list(&self, dir: Node) -> io::Result<Vec<Vec<u8>>> {
         let entries = self.look(|fs| fs.read_dir_ino(dir))?;
         Ok(entries.into_iter().map(|entry| entry.name).collect())
-    }
-
-    fn touch(&self, node: Node) -> io::Result<()> {
-        self.change(|fs| fs.apply_utimens_ino(node, 0, UTIME_NOW, 0, UTIME_NOW))
-    }
-
-    fn free(&self) -> io::Result<u64> {
-        // The superblock in memory is as it was at the mount.
-        let now = self.look(|fs| Superblock::read(fs.dev.as_ref()))?;
-        Ok(now.free_blocks_count.saturating_mul(now.block_size().into()))
     }
 
     fn read(&self, node: Node, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
