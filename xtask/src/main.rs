@@ -276,7 +276,7 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     }
     tests_of_proof(&whole, true)?;
     // What a program says that was built without features.
-    run(&mut of_proof(&["test", "-p", "ondol-bench", "--test", "run", "--", "come_into_the_program"]))
+    run(&mut of_proof(&["test", "-p", "ondol-bench", "--test", "targets", "--", "come_into_the_program"]))
 }
 
 fn docs() -> Result<(), String> {

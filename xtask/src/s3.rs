@@ -86,11 +86,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     // What needs the server or a real bucket is left out elsewhere.
     test(&["stack", "bucket", "--", "--include-ignored"], words)?;
     test(&["lab", "bucket_bench"], &[])?;
-    if words.is_empty() {
-        test(&["object", "real_bucket", "--", "--ignored"], &[])
-    } else {
-        Ok(())
-    }
+    if words.is_empty() { test(&["object", "real_bucket", "--", "--ignored"], &[]) } else { Ok(()) }
 }
 
 /// `--rounds N`, or as many as usual; and the other words.

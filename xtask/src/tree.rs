@@ -99,7 +99,8 @@ impl Tree {
                 gone.push(file);
             }
         })?;
-        gone.iter().try_for_each(|file| fs::remove_file(self.root.join(file)).map_err(|e| format!("{}: {e}", file.display())))
+        gone.iter()
+            .try_for_each(|file| fs::remove_file(self.root.join(file)).map_err(|e| format!("{}: {e}", file.display())))
     }
 
     /// A command of cargo for the copy.
@@ -214,7 +215,12 @@ fn with_features(ours: &mut Value, theirs: &Value) {
     let Some(ours) = ours.as_table_mut() else { return };
     let features = ours.entry("features").or_insert_with(|| Value::Array(Vec::new()));
     if let Some(features) = features.as_array_mut() {
-        more.iter().filter(|feature| !features.contains(feature)).cloned().collect::<Vec<_>>().into_iter().for_each(|f| features.push(f));
+        more.iter()
+            .filter(|feature| !features.contains(feature))
+            .cloned()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|f| features.push(f));
     }
 }
 

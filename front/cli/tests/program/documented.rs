@@ -37,13 +37,12 @@ const RUNS: [Runs; 5] = [
         document: "docs/commands.md",
         begins: "ondol ls -l disk.img /etc",
         before: r#"
-memory /srv; mkdir -p /srv/files/below etc; touch a.tmp
-echo "fstab" > etc/fstab; echo "log" > log; echo text > /srv/files/below/text; truncate -s 2M large.tmp
-ondol cp -r disk.img etc log a.tmp large.tmp :/; rm -r etc"#,
+memory /srv; mkdir -p /srv/files/below etc
+echo "fstab" > etc/fstab; echo "log" > log; echo text > /srv/files/below/text
+ondol cp -r disk.img etc log :/; rm -r etc"#,
         after: r#"
 [ "$(cat fstab)" = fstab ]
-[ "$(ondol cat disk.img /files/below/text)" = text ]
-ondol ls disk.img / > listed; grep -q a.tmp listed; fails 1 grep -q large.tmp listed"#,
+[ "$(ondol cat disk.img /files/below/text)" = text ]"#,
     },
     Runs {
         document: "docs/commands.md",
