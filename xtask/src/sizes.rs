@@ -37,13 +37,18 @@ fn collect(dir: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(), 
     for entry in std::fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))? {
         let path = entry.map_err(|e| e.to_string())?.path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        if path.is_dir() && !name.starts_with('.') && name != "target" {
+        if path.is_dir() && !name.starts_with('.') && !is_built(&path) {
             collect(&path, extension, files)?;
         } else if path.extension().is_some_and(|e| e == extension) {
             files.push(path);
         }
     }
     Ok(())
+}
+
+/// Whether this is a folder for build results, and not a module of that name.
+pub(crate) fn is_built(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "target") && !path.parent().is_some_and(|dir| dir.ends_with("src"))
 }
 
 struct Functions {

@@ -169,7 +169,7 @@ fn collect(root: &Path, below: &Path, note: &mut impl FnMut(PathBuf)) -> Result<
     for entry in fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))? {
         let name = entry.map_err(|e| e.to_string())?.file_name();
         let (is_hidden, below) = (name.as_encoded_bytes().starts_with(b"."), below.join(&name));
-        if name == "target" || is_hidden && name != ".cargo" {
+        if crate::sizes::is_built(&root.join(&below)) || is_hidden && name != ".cargo" {
             continue;
         }
         if root.join(&below).is_dir() { collect(root, &below, note)? } else { note(below) }

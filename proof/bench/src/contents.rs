@@ -24,8 +24,10 @@ const UNIT: usize = 64 << 10;
 const ALIGN: u64 = 4096;
 /// Bytes of a cell.
 const CELL: usize = 128;
-/// What LZ4 takes for a cell beside its random bytes: two lengths of two bytes each, and a distance.
-const OVERHEAD: f64 = 6.0;
+/// What LZ4 takes for a cell beside its random bytes: two lengths in a byte, a distance, the rest of the longer length.
+const OVERHEAD: f64 = 4.0;
+/// From so many random bytes on their length takes a byte more.
+const LONG: f64 = 15.0;
 
 /// Reads a ratio: bytes for each byte that LZ4 makes of them.
 ///
@@ -59,7 +61,12 @@ impl Contents {
         let mut pool = vec![0; len];
         Rng::new(seed, 0).fill(&mut pool);
         // Bytes that do not compress are no cells.
-        let random = if ratio > 1.0 { (CELL as f64 / ratio - OVERHEAD).max(1.0) } else { CELL as f64 };
+        let packed = CELL as f64 / ratio - OVERHEAD;
+        let random = match packed {
+            _ if ratio <= 1.0 => CELL as f64,
+            _ if packed > LONG => packed - 1.0,
+            _ => packed,
+        };
         let mut due = 0.0;
         for cell in pool.chunks_mut(CELL) {
             // What is cut off here is made up for in the next cells.
