@@ -138,7 +138,8 @@ pub(crate) fn wrap() -> String {
     if !package.is_empty() {
         command.args(["--cfg", "instrumented"]);
     }
-    if of_product && !package.ends_with("/preload") {
+    // What is loaded into other programs, and what stands without the ground crate, is not observed.
+    if of_product && !["/preload", "/skips"].iter().any(|name| package.ends_with(name)) {
         command.args(INSTRUMENTED);
     }
     command.exec().to_string()
