@@ -129,9 +129,9 @@ pub(crate) fn wrap() -> String {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let Some((compiler, words)) = words.split_first() else { return "no compiler is named".into() };
     let package = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let is_script = words.iter().any(|word| word == "build_script_build");
+    let is_library = words.windows(2).any(|pair| pair[0] == "--crate-type" && pair[1] == "lib");
     let of_product =
-        !is_script && ["/crates/", "/front/"].iter().any(|part| package.contains(&format!("{PLACE}{part}")));
+        is_library && ["/crates/", "/front/"].iter().any(|part| package.contains(&format!("{PLACE}{part}")));
     let mut command = Command::new(compiler);
     command.args(words);
     // Cargo asks for the compiler's version, too.
