@@ -5,6 +5,7 @@ use crate::client::wall_ns;
 use crate::format::RawTimes;
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps};
 use rustix::io::Result;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -249,9 +250,7 @@ pub fn is_ext4(dir: &Path) -> Result<bool> {
 /// # Errors
 /// The system's.
 pub fn names_why_not(dir: &Path) -> Result<Option<&'static str>> {
-    let device = rustix::fs::stat(dir)?.st_dev;
-    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let name = std::fs::read_link(link).ok().and_then(|link| link.file_name().map(std::ffi::OsStr::to_owned));
+    let name = device_name(rustix::fs::stat(dir)?.st_dev);
     let options = name.map(|name| Path::new("/proc/fs/ext4").join(name).join("options"));
     let Some(options) = options.and_then(|file| std::fs::read_to_string(file).ok()) else {
         return Ok(Some("its options are not to be seen in /proc/fs/ext4"));
@@ -263,6 +262,28 @@ pub fn names_why_not(dir: &Path) -> Result<Option<&'static str>> {
         () if has("fast_commit") || has("fc_debug_force") => Some("it has fast commits"),
         () => None,
     })
+}
+
+/// The kernel's name of a block device.
+fn device_name(device: u64) -> Option<OsString> {
+    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    std::fs::read_link(link).ok()?.file_name().map(OsStr::to_owned)
+}
+
+/// When the ext4 file system of this device was mounted, by the clock of today: nanoseconds since 1970, at most a tick of
+/// the kernel's clock too early. The thread of its journal has begun then. None where that is not to be seen: without a
+/// journal, or from another PID namespace.
+pub(crate) fn mounted(device: u64) -> Option<u64> {
+    let journal = Path::new("/sys/fs/ext4").join(device_name(device)?).join("journal_task");
+    let thread = std::fs::read_to_string(journal).ok()?.trim().parse::<u32>().ok().filter(|thread| *thread > 0)?;
+    let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
+    // Its name may have anything in it; behind it come the state and 18 more before the start.
+    let (name, rest) = stat.rsplit_once(") ")?;
+    let ticks = rest.split(' ').nth(19)?.parse::<u64>().ok().filter(|_| name.contains("(jbd2/"))?;
+    let since_boot = ticks.checked_mul(1_000_000_000)? / rustix::param::clock_ticks_per_second().max(1);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = now.tv_sec.cast_unsigned().checked_mul(1_000_000_000)?.checked_add(now.tv_nsec.cast_unsigned())?;
+    wall_ns().checked_sub(now.checked_sub(since_boot)?)
 }
 
 /// Whether a change after a look always has another ctime on the file system of `dir` (multigrain timestamps). Tried with a file without a name.

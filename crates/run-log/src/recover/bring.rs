@@ -4,6 +4,10 @@
 //! before the times then and not after the horizon. One is enough: programs set mtimes, and a later chmod(2) or
 //! rename(2) by others changes the ctime and no contents. Otherwise its bytes go, at their offsets, into a side file.
 //!
+//! A truncation that the kernel had begun by the cut it ends with the next mount, which gives the file that mount's time.
+//! So a file that has the length of a logged truncation, and one time as mtime and ctime which lies right behind the
+//! mount, is as the run left it, too.
+//!
 //! *Recovering* is published before the first write, and anew by each recovery and after half a minute. Where it was
 //! there, a time up to a minute behind it, or two ticks of the kernel's clock before it, is recovery's own. Before it
 //! is published again the file durably gets its newest record's time as mtime, so a crash between finds it in the
@@ -15,7 +19,7 @@
 use crate::Log;
 use crate::error::{Result, RunLogError};
 use crate::format::HORIZON_NS;
-use crate::look::{Identity, Look, Times};
+use crate::look::{self, Identity, Look, Times};
 use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place, to_write};
@@ -38,6 +42,9 @@ const RECOVERY_NS: u64 = 60_000_000_000;
 
 /// How far the clock that the kernel sets times by may be behind: nanoseconds, two ticks.
 const TICKS_NS: u64 = 20_000_000;
+
+/// How long after its mount the kernel may end truncations: nanoseconds.
+const MOUNT_NS: u64 = 2_000_000_000;
 
 /// Bytes of the longest name that a file may have.
 const NAME_MAX: usize = 255;
@@ -148,8 +155,13 @@ fn plan(target: &File, now: &Look, file: &FoundFile, same_cache: bool, begun: Op
     let horizon = newest.ctime.saturating_add(if same_cache { 0 } else { HORIZON_NS });
     // The word has milliseconds. What others had written before it was published was no reason to begin.
     let written = |begun: u64| begun.saturating_sub(TICKS_NS)..=begun.saturating_add(RECOVERY_NS);
+    let cut = now.mtime == now.ctime && file.is_cut_to(now.size);
+    let mounted = if cut { look::mounted(now.dev) } else { None };
+    let ended = |mounted: u64| mounted.saturating_sub(TICKS_NS)..=mounted.saturating_add(MOUNT_NS);
     let is_ours = |time: u64| {
-        (newest.base_time..=horizon).contains(&time) || begun.is_some_and(|begun| written(begun).contains(&time))
+        (newest.base_time..=horizon).contains(&time)
+            || begun.is_some_and(|begun| written(begun).contains(&time))
+            || mounted.is_some_and(|mounted| ended(mounted).contains(&time))
     };
     // Either time is enough: a program may set the mtime, and what leaves the contents as they are changes the ctime
     // alone.

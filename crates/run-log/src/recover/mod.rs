@@ -85,6 +85,11 @@ impl FoundFile {
         }
         lengths
     }
+
+    /// A truncation to this length is logged.
+    fn is_cut_to(&self, len: u64) -> bool {
+        self.records.iter().any(|record| record.bytes.is_empty() && record.offset == len)
+    }
 }
 
 /// A directory with live records.

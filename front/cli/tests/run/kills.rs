@@ -1,13 +1,18 @@
 //! Killed programs, killed `ondol run`, and others who come first.
 
+use crate::power::{Mounted, unavailable};
 use crate::{Place, Steps, ondol, output, succeeds};
+use ondol_skips::skips;
 use rustix::process::{Signal, kill_process};
+use std::path::Path;
+use std::process::Command;
 
-/// A file with acknowledged writes that only the pool has, and nobody left who would sync them.
-fn killed(place: &Place) -> Vec<u8> {
+/// Kills a program that has done this, so that what it has acknowledged is in the pool alone and nobody is left who
+/// would sync it. Answers its file.
+fn killed_after(place: &Place, dir: &Path, calls: &[&str]) -> Vec<u8> {
     for attempt in 0..5 {
-        let mut steps = Steps::new(place, "f");
-        steps.all(&["open", "write 5000", "fsync", "pwrite 300 65", "pwrite 350 66", "pwrite 6000 67", "fsync"]);
+        let mut steps = Steps::within(place, dir, "f");
+        steps.all(calls);
         let program = steps.program();
         steps.child.kill().unwrap();
         kill_process(program, Signal::KILL).unwrap();
@@ -16,11 +21,16 @@ fn killed(place: &Place) -> Vec<u8> {
         // The kernel takes a moment to take the dead program's mapping down, which holds the pool.
         while !output(ondol().args(["pool", "dump"]).arg(place.pool())).status.success() {}
         if place.live() > 0 {
-            return std::fs::read(place.path("f")).unwrap();
+            return std::fs::read(dir.join("f")).unwrap();
         }
         assert!(attempt < 4, "the drain is always first");
     }
     unreachable!()
+}
+
+fn killed(place: &Place) -> Vec<u8> {
+    let calls = ["open", "write 5000", "fsync", "pwrite 300 65", "pwrite 350 66", "pwrite 6000 67", "fsync"];
+    killed_after(place, place.dir.path(), &calls)
 }
 
 #[test]
@@ -134,4 +144,34 @@ fn another_run_takes_over() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert_eq!(std::fs::read(place.path("f")).unwrap()[400], b'C');
+}
+
+/// The kernel ends at the mount what it had begun of a truncation, and gives the file the time of that.
+#[test]
+fn a_file_whose_truncation_the_mount_ends_gets_what_was_synced() {
+    let Some(place) = Place::new() else { return };
+    if skips(unavailable(&["debugfs"])) {
+        return;
+    }
+    let [image, copy, dir] = ["image", "copy", "mnt"].map(|name| place.memory.path().join(name));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    succeeds(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image));
+    let mut mounted = Mounted::new(&image, &dir);
+    let calls = ["open", "write 5000", "fsync", "ftruncate 3000", "pwrite 6000 67", "fsync"];
+    let whole = killed_after(&place, &dir, &calls);
+    mounted.unmount();
+    std::fs::copy(&image, &copy).unwrap();
+    // As the kernel's journal has it while the blocks behind the new end are being freed.
+    for change in ["set_inode_field f size 3000", "set_super_value last_orphan 12"] {
+        succeeds(Command::new("debugfs").args(["-w", "-R", change]).arg(&copy));
+    }
+    // Past the horizon.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let again = Mounted::new(&copy, &dir);
+    assert_eq!(std::fs::metadata(dir.join("f")).unwrap().len(), 3000);
+    let said = recovers(&place);
+    assert!(said.contains("nothing is left") && !said.contains("somebody else"), "{said}");
+    assert!(std::fs::read(dir.join("f")).unwrap() == whole);
+    drop(again);
 }
