@@ -5,7 +5,7 @@
 //! each is believed.
 
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::plant::{self, Defect};
+use ondol_faults::Defect;
 use ondol_format::Time;
 use ondol_format::csum::uuid_seed;
 use ondol_format::jbd2::{Extension, JournalIncompat, JournalSuperblock};
@@ -93,7 +93,7 @@ fn the_three_cases_of_figure_3_are_refused_without_zeroing() {
 
 #[test]
 fn each_is_believed_where_only_decompression_is_asked() {
-    let _planted = plant::set(Some(Defect::UncheckedUnit)).expect("a build for tests");
+    let _planted = ondol_faults::set(Some(Defect::UncheckedUnit)).expect("a build for tests");
     let before = unit_of(BEFORE, 0x55);
     for missing in 0..3 {
         let store = medium(&with_missing(missing, &before), 0);
@@ -112,7 +112,7 @@ fn zeroing_does_not_replace_the_checksum() {
         let store = medium(&with_missing(missing, &zeros), 0);
         assert_eq!(recover(&store).unwrap(), Recovered::default());
     }
-    let _planted = plant::set(Some(Defect::UncheckedUnit)).expect("a build for tests");
+    let _planted = ondol_faults::set(Some(Defect::UncheckedUnit)).expect("a build for tests");
     let store = medium(&with_missing(2, &zeros), 0);
     assert_eq!(recover(&store).unwrap().transactions, 1);
     assert!(home(&store).contains(&0), "zeros were taken for contents");
@@ -122,7 +122,7 @@ fn zeroing_does_not_replace_the_checksum() {
 fn a_whole_unit_of_an_earlier_lap_is_refused_by_its_number() {
     let store = medium(&unit_of(BEFORE, 0x55), 0);
     assert_eq!(recover(&store).unwrap(), Recovered::default());
-    let _planted = plant::set(Some(Defect::StaleUnit)).expect("a build for tests");
+    let _planted = ondol_faults::set(Some(Defect::StaleUnit)).expect("a build for tests");
     let store = medium(&unit_of(BEFORE, 0x55), 0);
     assert_eq!(recover(&store).unwrap().transactions, 1);
 }

@@ -4,7 +4,7 @@
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Violation, Watch};
 use ondol_laboratory::hunt::{Budget, Phase, hunt};
 use ondol_laboratory::workload::{self, Workload};

@@ -5,7 +5,7 @@
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore};
-use ondol_env::plant::{self, Defect};
+use ondol_faults::Defect;
 use ondol_laboratory::Image;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
@@ -24,7 +24,7 @@ const IN_POOL: u64 = 400;
 
 /// What is wrong with a run of these calls, crash or not, if anything.
 fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
-    let _planted = plant::set(defect).map_err(|e| e.to_string())?;
+    let _planted = ondol_faults::set(defect).map_err(|e| e.to_string())?;
     let sampling = Sampling { samples: 12, torn: 12, ..Sampling::default() };
     let limits = Limits { sampling, second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
     // In a pool there are many states, and each is much memory: some of them, spread over the run.

@@ -5,7 +5,7 @@
 
 use ondol::JournalEngine;
 use ondol::pool::Domain;
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Violation, Watch};
 use ondol_laboratory::plants::{Threaded, threaded};

@@ -46,7 +46,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let root = crate::metadata()?.workspace_root.into_std_path_buf();
     let program = match &wanted.program {
         Some(program) => program.clone(),
-        None => crate::lab(&["--features", "plant,object"])?,
+        None => crate::lab_with_faults()?,
     };
     let mut trials = trials(&program, &wanted.names)?;
     trials.retain(|trial| wanted.subjects.is_empty() || wanted.subjects.contains(&trial.subject));

@@ -52,9 +52,13 @@ impl Tree {
         // Every crate of the product has this one below it, which has no unsafe code of its own.
         let from = |file: &str| fs::read_to_string(source.join(file)).map_err(|e| format!("{file}: {e}"));
         let ground = from("crates/env/src/lib.rs")?.replace("#![forbid(unsafe_code)]", "#![deny(unsafe_code)]");
-        let ground = format!("{ground}\n#[cfg(instrumented)]\npub mod coverage;\n");
+        let ground =
+            format!("{ground}\n#[cfg(instrumented)]\npub mod coverage;\n#[cfg(instrumented)]\npub mod fault;\n");
         files.insert("crates/env/src/lib.rs".into(), Some(ground.into_bytes()));
-        files.insert("crates/env/src/coverage.rs".into(), Some(from("proof/faults/coverage.rs")?.into_bytes()));
+        for name in ["coverage.rs", "fault.rs"] {
+            let text = from(&format!("proof/faults/{name}"))?;
+            files.insert(format!("crates/env/src/{name}").into(), Some(text.into_bytes()));
+        }
         tree.fill(&source, &files)?;
         Ok(tree)
     }

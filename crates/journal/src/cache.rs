@@ -12,7 +12,6 @@ use crate::scalable::Logged;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_block::Pinned;
 use ondol_env::apart::{Apart, shard_of};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
@@ -350,7 +349,7 @@ impl Cache {
         if state.freed || !state.data.as_ref().is_some_and(|data| data.is(image)) {
             return false;
         }
-        if state.logged.needs_base() && !plant::is(Defect::ForgottenBase) {
+        if state.logged.needs_base() {
             reach::hit(Place::BaseKept);
             return false;
         }
@@ -374,9 +373,7 @@ impl Cache {
                 if !stays || state.kind != Kind::DATA {
                     drop(state);
                     shard.map.remove(&block);
-                } else if let Some(data) = &mut state.data
-                    && !plant::is(Defect::StaleCached)
-                {
+                } else if let Some(data) = &mut state.data {
                     reach::hit(Place::CacheFollowed);
                     data.make_mut()[skip..skip + part.len()].copy_from_slice(part);
                 }

@@ -3,7 +3,6 @@
 use crate::Result;
 use crate::area::LogMap;
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
 use ondol_format::jbd2::JournalSuperblock;
 
 /// Bytes that are read at once where much is read.
@@ -57,8 +56,7 @@ impl Ring {
 
     /// The position `blocks` further on.
     pub(crate) fn after(&self, at: u64, blocks: u64) -> u64 {
-        let too_far = u64::from(plant::is(Defect::MisreadWrap) && at + blocks >= self.blocks);
-        (at + blocks + too_far) % self.blocks
+        (at + blocks) % self.blocks
     }
 
     /// Blocks from position `from` on to position `to`; none when they are the same.

@@ -19,7 +19,6 @@ use crate::jbd2::{Jbd2Log, open_log};
 use crate::{BlockEngine, Config, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{SUPERBLOCK_SIZE, is_escape_needed};
 
@@ -101,15 +100,11 @@ impl Swap for SwapLog {
     fn may_enter(&self, block: u64) -> bool {
         let mut begin = [0; 4];
         let read = self.store.read(block * self.area().block_size() as u64, &mut begin);
-        read.is_ok() && (!is_escape_needed(&begin) || plant::is(Defect::SwappedLookalike))
+        read.is_ok() && !is_escape_needed(&begin)
     }
 
     fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()> {
         let area = self.area();
-        if plant::is(Defect::SwappedBeforeTail) {
-            area.exchange(swaps, |_| ())?;
-            return area.exchange(&[], |sb| sb.set_start(at.map(|at| area.file_block(at)), tid.low()));
-        }
         area.exchange(swaps, |sb| sb.set_start(at.map(|at| area.file_block(at)), tid.low()))
     }
 }

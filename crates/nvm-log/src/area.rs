@@ -3,7 +3,6 @@
 use crate::error::{LogError, Result};
 use crate::format::{HEAD, HEADER_BYTES, Header, LINE, Line, RECORD_BYTES, Seal, Tail};
 use crate::ring::CLAIM_LINES;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Fenced, HeaderFault, Nvm, NvmError, PAGE, Pool, WrittenBack};
 use std::ops::Range;
@@ -85,7 +84,7 @@ impl Area {
     /// Has both copies of header and tail whole. Before anything else is written: of a tail that a crash has torn there is only the other copy.
     pub(crate) fn mend(&self, tail: Tail) -> Result<()> {
         for copy in COPIES {
-            if !plant::is(Defect::LogUnmendedTail) && self.read_tail_copy(copy)? != Some(tail) {
+            if self.read_tail_copy(copy)? != Some(tail) {
                 self.write_tail_copy(copy, tail)?;
             }
             let found = read_header(&self.nvm, self.start + copy, self.header.lines)?.1;
@@ -111,9 +110,7 @@ impl Area {
     fn write_tail_copy(&self, copy: u64, tail: Tail) -> Result<()> {
         let mut batch = self.nvm.stored();
         batch.store(self.start + copy + TAIL_AT, &self.seal.encode_tail(tail))?;
-        if !plant::is(Defect::LogEarlyRelease) {
-            batch.write_back().fence()?;
-        }
+        batch.write_back().fence()?;
         Ok(())
     }
 
@@ -189,15 +186,9 @@ impl Area {
                 _ => batch.copy(at, part)?,
             }
         }
-        if plant::is(Defect::LogMissingWriteBack) {
-            return Ok(self.nvm.stored().write_back().fence()?);
-        }
         let mut written = batch.write_back();
         if let Some(beside) = beside {
             written = written.and(beside)?;
-        }
-        if plant::is(Defect::LogMissingFence) {
-            return Ok(self.nvm.fenced_by_others());
         }
         Ok(written.fence()?)
     }

@@ -10,7 +10,6 @@ use crate::format::{LIMIT, LINE, Seal, Tail};
 use crate::pages::PageArea;
 use crate::ring::Span;
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_medium::{AreaKind, Pool};
 use std::ops::Range;
 
@@ -136,7 +135,6 @@ impl Contents {
         // Records that no commit has covered lie behind the last one. Their positions must not come again: with new commits around them
         // they would count.
         let position = match self.commits.last() {
-            Some(last) if plant::is(Defect::LogRepeatedPositions) => last.position + 1,
             _ => self.unused,
         };
         if position >= LIMIT {
@@ -163,7 +161,6 @@ impl Contents {
             };
             match walked {
                 Ok(records) => commits.push(Commit { number, position: span.at, time, records }),
-                Err(_) if plant::is(Defect::LogSilentDamage) => break,
                 Err((position, what)) => {
                     damage = Some(Damage { commit: number, newest, position, what });
                     break;

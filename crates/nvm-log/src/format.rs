@@ -1,7 +1,6 @@
 //! Bytes of the log, and what makes them valid. `docs/format.md` has the same as tables.
 
 use crate::ring::{GAPS, Span};
-use ondol_env::plant::{self, Defect};
 use ondol_medium::{HeaderFault, check_header, crc32c, seal_header};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -175,7 +174,7 @@ impl Seal {
         (raw.head.kind_and_len, raw.head.position) = ((COMMIT | (LINE as u32) << 8).into(), span.at.into());
         (raw.number, raw.from, raw.time) = (span.number.into(), span.from.into(), time.into());
         (raw.records, raw.gap_count) = ((span.records as u32).into(), (span.gaps.len() as u32).into());
-        let gaps = if plant::is(Defect::LogUnnamedVoid) { &[] } else { span.gaps.as_slice() };
+        let gaps = span.gaps.as_slice();
         for (raw, (at, lines)) in raw.gaps.iter_mut().zip(gaps) {
             *raw = [((at - span.from) as u32).into(), (*lines as u32).into()];
         }
@@ -208,7 +207,7 @@ impl Seal {
     }
 
     fn is_sum(self, bytes: &[u8], stored: u32) -> bool {
-        crc32c(self.0, &[bytes]) == stored || plant::is(Defect::LogUncheckedChecksum)
+        crc32c(self.0, &[bytes]) == stored
     }
 }
 

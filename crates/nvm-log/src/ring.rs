@@ -5,7 +5,6 @@
 
 use crate::atomics::{AtomicBool, AtomicU64, Ordering, pause};
 use Ordering::{AcqRel, Acquire, Release};
-use ondol_env::plant::{self, Defect};
 
 /// A reservation is voided so often; then commits wait for it.
 pub(crate) const VOIDS: u64 = 2;
@@ -206,11 +205,6 @@ impl Ring {
                     (place, waited) = (place + lines, 0);
                     continue;
                 }
-                Word::Reserved { lines, .. } if plant::is(Defect::LogImpatientCommit) => {
-                    span.records += 1;
-                    place += lines;
-                    continue;
-                }
                 Word::Reserved { lines, voided } if voided < VOIDS && waited >= patience && span.has_room(place) => {
                     if self.void(place, lines, voided) {
                         span.pass_over(place, lines);
@@ -298,7 +292,6 @@ impl Ring {
                     place += lines;
                 }
                 Word::GivenUp(lines) => place += lines,
-                Word::Void(lines) if plant::is(Defect::LogUnawaitedVoid) => place += lines,
                 Word::Commit => return Some((records, place)),
                 Word::Unclaimed | Word::Reserved { .. } | Word::Void(_) => return None,
             }

@@ -17,7 +17,6 @@ use crate::memory::Shares;
 use crate::nvm_meter::NvmMeter;
 use crate::{Error, JournalEngine, Options, RecoverReport, Remedy, Result, counted, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Bell, Env, Progress, Step, System};
 use ondol_format::Incompat;
@@ -458,9 +457,6 @@ impl Composed {
             return Ok(());
         }
         let orphans = self.inodes.process_orphans();
-        if plant::is(Defect::FlagClearedEarly) {
-            Image::open(self.store.clone())?.mark_unmounted(&self.inodes)?;
-        }
         self.give_back()?;
         self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?;
         self.held.as_ref().map_or(Ok(()), |held| held.close())?;

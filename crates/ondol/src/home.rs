@@ -9,7 +9,6 @@ use crate::media::Media;
 use crate::pool::{GivenUp, GivenUpChanges, GivenUpImage};
 use crate::{Error, FormatOptions, JournalEngine, Remedy, Result, nvm};
 use ondol_block::{Access, BlockStore, PageLender};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_format::mkfs::Chunk;
@@ -91,7 +90,7 @@ fn table(pool: &Path, access: Access) -> Result<PageTable> {
 /// There is no table, or it is damaged; the pool is open for writing, and its log cannot be read; the medium's failure.
 pub fn attach(pool: &Pool) -> Result<PageTable> {
     let table = PageTable::attach(pool)?;
-    if plant::is(Defect::RemapUnclaimed) || pool.area(AreaKind::JOURNAL_LOG).is_none() || is_of_another(pool, &table)? {
+    if pool.area(AreaKind::JOURNAL_LOG).is_none() || is_of_another(pool, &table)? {
         return Ok(table);
     }
     let found = Contents::inspect(pool, OnDamage::GoOn).map_err(JournalError::from);

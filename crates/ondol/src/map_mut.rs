@@ -3,7 +3,6 @@
 use crate::path::at;
 use crate::view::{Bytes, copy_of, start_and_len};
 use crate::{File, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_volume::Error as VolumeError;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,8 +84,7 @@ impl MapMut {
             let copy = at(self.file.path(), copy_of(bytes.len() as u64, std::iter::once(bytes)))?;
             self.bytes = Bytes::Copied(copy);
         }
-        let page = if plant::is(Defect::StoredPages) { PAGE as usize } else { 1 };
-        self.stores.add(range.start / page * page..range.end.next_multiple_of(page).min(self.len()));
+        self.stores.add(range.clone());
         let bytes = match &mut self.bytes {
             Bytes::Mapped(bytes) => bytes.bytes_mut(range.start, range.len()),
             Bytes::Copied(bytes) => bytes.get_mut(range),

@@ -11,7 +11,6 @@ use crate::error::{Result, TableError};
 use crate::format::{Config, Seal};
 use crate::free::Free;
 use crate::table::PageTable;
-use ondol_env::plant::{self, Defect};
 use ondol_medium::{Nvm, PAGE};
 
 /// Pages that are made right at once, at most: so many share four fences.
@@ -174,10 +173,7 @@ impl Work<'_> {
         }
         let word = |of: &Move| (self.config.entry_at(of.block), self.seal.entry(of.block, Some(of.to)));
         let words: Vec<(u64, u64)> = moves.iter().map(word).collect();
-        let fenced = match plant::is(Defect::TableFlatUncopied) {
-            true => self.nvm.fenced_by_others(),
-            false => batch.write_back().fence()?,
-        };
+        let fenced = batch.write_back().fence()?;
         fenced.publish_all(&words)?;
         for Move { block, from, to } in moves {
             self.map[*block as usize] = to + 1;

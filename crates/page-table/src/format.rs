@@ -1,6 +1,5 @@
 //! Bytes of the page table, and what makes them valid. `docs/format.md` has the same as tables.
 
-use ondol_env::plant::{self, Defect};
 use ondol_medium::{Area, AreaKind, HeaderFault, PAGE, check_header, crc32c, seal_header};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -215,7 +214,7 @@ impl Seal {
     /// What an entry says; `None`: it was never written.
     pub(crate) fn page(self, block: u64, word: u64) -> Option<Option<u32>> {
         let (low, sum) = (word as u32, (word >> 32) as u32);
-        let holds = sum == self.entry_sum(block, low) || plant::is(Defect::TableUncheckedEntry);
+        let holds = sum == self.entry_sum(block, low);
         holds.then_some(low.checked_sub(1))
     }
 
@@ -287,7 +286,7 @@ impl Seal {
     /// The record of this place of a transaction; `line` and `number` are wanted, the total is its own. `None`: it is not whole, or another.
     pub(crate) fn decode(self, bytes: &[u8], number: u32, line: u32) -> Option<(u32, Undo)> {
         let (stored, rest) = bytes.split_first_chunk::<4>()?;
-        if crc32c(self.0, &[rest]) != u32::from_le_bytes(*stored) && !plant::is(Defect::TableUncheckedRecord) {
+        if crc32c(self.0, &[rest]) != u32::from_le_bytes(*stored) {
             return None;
         }
         let (raw, _) = RawRecord::read_from_prefix(bytes).ok()?;
@@ -333,7 +332,6 @@ mod tests {
             assert!(Config::decode(&bad).is_err(), "bit {bit}");
         }
         let fault = |at: usize, byte: u8| {
-            let mut bytes = bytes;
             bytes[at] = byte;
             seal_header(&mut bytes);
             Config::decode(&bytes).unwrap_err()

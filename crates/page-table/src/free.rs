@@ -1,7 +1,6 @@
 //! Pages that no entry of the map names. The medium has no record of them: they are what the map leaves.
 
 use crate::pins::Sight;
-use ondol_env::plant::{self, Defect};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of free pages, and how many are in the hands of writers that give them to the map or back.
@@ -178,8 +177,7 @@ impl Free {
             return;
         }
         debug_assert!(u64::from(page) < self.pages, "{page}");
-        let is_heeded = !plant::is(Defect::TablePinnedReuse);
-        if self.sight.as_ref().is_some_and(|sight| is_heeded && sight.holds(page)) {
+        if self.sight.as_ref().is_some_and(|sight| sight.holds(page)) {
             self.held.insert(page);
             return;
         }

@@ -4,7 +4,6 @@
 use crate::error::Result;
 use crate::table::{PageTable, State};
 use crate::write::Source;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_medium::{PAGE, Stored};
 use std::io::IoSlice;
@@ -29,9 +28,7 @@ impl PageTable {
             }
         }
         let written = batch.write_back();
-        if !plant::is(Defect::TableUnfencedInPlace) {
-            written.fence()?;
-        }
+        written.fence()?;
         for (offset, bytes) in copied {
             self.write_at(offset, &Source::new(&[IoSlice::new(bytes)]))?;
         }

@@ -5,7 +5,6 @@
 
 use crate::error::{LogFault, Result, TableError};
 use crate::format::{Config, LINE, LogState, Place, Seal, Undo};
-use ondol_env::plant::{self, Defect};
 use ondol_medium::{Fenced, Nvm, NvmError, PAGE, Published};
 use std::collections::BTreeMap;
 
@@ -102,13 +101,7 @@ impl<'t> Log<'t> {
             batch.store(self.config.line_at(line), &self.seal.encode(place, record))?;
             line += record.lines() as u32;
         }
-        if plant::is(Defect::TableMissingWriteBack) {
-            batch = self.nvm.stored();
-        }
         let open = self.seal.state(LogState { number, open: true });
-        if plant::is(Defect::TableOpenBeforeUndo) {
-            batch.store_u64(self.config.line_at(0), open)?;
-        }
         let fenced = batch.write_back().fence()?;
         Ok(fenced.publish(self.config.line_at(0), open)?)
     }
@@ -122,10 +115,7 @@ impl<'t> Log<'t> {
     /// Undoes what an open transaction may have changed, the newest first, and closes it. It can be cut anywhere, and repeated.
     pub(crate) fn undo(&self, found: &Found) -> Result<()> {
         let mut batch = self.nvm.stored();
-        let mut records: Vec<&Undo> = found.undo.iter().rev().collect();
-        if plant::is(Defect::TableOldestFirst) {
-            records.reverse();
-        }
+        let records: Vec<&Undo> = found.undo.iter().rev().collect();
         for record in records {
             match record {
                 Undo::Entries(entries) => {
@@ -133,19 +123,12 @@ impl<'t> Log<'t> {
                         batch.store_u64(self.config.entry_at(*block), *word)?;
                     }
                 }
-                Undo::Bytes { .. } if plant::is(Defect::TableKeptBytes) => {}
                 Undo::Bytes { page, offset, old } => {
                     batch.store(self.config.page_at(*page) + u64::from(*offset), old)?;
                 }
             }
         }
-        if plant::is(Defect::TableEarlyClear) {
-            self.close(&self.nvm.fenced_by_others(), found.state.number)?;
-        }
         let fenced = batch.write_back().fence()?;
-        if plant::is(Defect::TableUnclearedLog) {
-            return Ok(());
-        }
         self.close(&fenced, found.state.number)
     }
 }

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::pins::Pins;
 use crate::table::PageTable;
 use ondol_block::{Memory, Own};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_medium::{Owned, Ownership, PAGE};
@@ -62,7 +61,7 @@ impl PageTable {
                 let is_late = state.late.contains_key(&block);
                 match state.map[block as usize].checked_sub(1) {
                     // A record that is not home yet names a lent page: with other contents it would be no record any more.
-                    Some(page) if free.is_lent(page) && !plant::is(Defect::TableOwnsLent) => busy.push(block),
+                    Some(page) if free.is_lent(page) => busy.push(block),
                     Some(page) if is_late || self.is_pinned(page) => busy.push(block),
                     None if is_late => busy.push(block),
                     Some(page) => named.push(page),

@@ -5,7 +5,6 @@ use crate::format::{ENTRIES, Undo};
 use crate::log::Log;
 use crate::table::{Page, PageTable, State};
 use crate::write::Source;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::RwLockWriteGuard;
 use std::collections::BTreeMap;
 
@@ -251,24 +250,13 @@ impl PageTable {
 
     fn apply(&self, plan: &Plan, number: u32) -> Result<()> {
         let log = Log { nvm: &self.nvm, config: &self.config, seal: self.seal };
-        let early = plant::is(Defect::TableChangeBeforeUndo);
         let mut batch = self.nvm.stored();
-        let mut opened = None;
-        if !early {
-            opened = Some(log.open(number, &plan.undo)?);
-        }
+        log.open(number, &plan.undo)?;
         for (at, word) in self.words(plan) {
             batch.store_u64(at, word)?;
         }
         for (page, offset, bytes) in &plan.stores {
             batch.store(self.config.page_at(*page) + u64::from(*offset), bytes)?;
-        }
-        let opened = match opened {
-            Some(opened) => opened,
-            None => log.open(number, &plan.undo)?,
-        };
-        if plant::is(Defect::TableCommitBeforeChange) {
-            log.close(&opened.fenced(), number)?;
         }
         let fenced = batch.write_back().fence()?;
         log.close(&fenced, number)

@@ -9,7 +9,6 @@
 use crate::error::{Result, TableError};
 use crate::table::PageTable;
 use ondol_env::apart::Striped;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{ClosedWindows, PAGE, Windows, WindowsSpec, WindowsStats};
 use std::collections::BTreeSet;
@@ -171,9 +170,7 @@ impl Views {
             if let Ok(windows) = &view.windows {
                 view.waiting.lock().insert(block);
                 let page = block - view.blocks.start;
-                if !plant::is(Defect::TableShownTooLong) {
-                    windows.close().hide(page..page + 1);
-                }
+                windows.close().hide(page..page + 1);
             }
         }
     }

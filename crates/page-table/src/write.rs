@@ -4,7 +4,6 @@
 use crate::error::{Result, TableError};
 use crate::format::Config;
 use crate::table::{Late, Page, PageTable, State};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::thread;
 use ondol_medium::{Domain, PAGE, Stored};
 use std::cell::Cell;
@@ -151,7 +150,7 @@ impl PageTable {
 
     /// Where stores wait for `msync`, they are left to the next flush of the map; everywhere else each writer fences its own.
     fn is_lazy(&self) -> bool {
-        self.nvm.domain() == Domain::Msync || plant::is(Defect::TablePublishBeforeData)
+        self.nvm.domain() == Domain::Msync
     }
 
     fn put(&self, batch: &mut Stored<'_>, at: u64, bytes: &[u8]) -> Result<()> {
@@ -184,10 +183,6 @@ impl PageTable {
                 if let Some(page) = before.checked_sub(1).filter(|_| before != durable) {
                     self.free.lock().give(page);
                 }
-            }
-            Entry::Vacant(late) if plant::is(Defect::TableEarlyReuse) => {
-                before.checked_sub(1).into_iter().for_each(|page| self.free.lock().give(page));
-                late.insert(Late { old: 0, unfenced });
             }
             Entry::Vacant(late) => {
                 late.insert(Late { old: before, unfenced });
@@ -276,7 +271,7 @@ impl PageTable {
         let mut words = Vec::with_capacity(state.late.len());
         for (block, late) in &state.late {
             let page = state.map[*block as usize].checked_sub(1);
-            if let Some(page) = page.filter(|_| late.unfenced && !plant::is(Defect::TablePublishBeforeData)) {
+            if let Some(page) = page.filter(|_| late.unfenced) {
                 batch.others(self.config.page_at(page), PAGE)?;
             }
             words.push((self.config.entry_at(*block), self.seal.entry(*block, page)));

@@ -7,7 +7,6 @@
 use crate::Log;
 use crate::error::{Result, RunLogError};
 use crate::format::{checked_word, named_seal, word_value};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::untold;
 
 /// A word of a log, and its copy.
@@ -21,8 +20,6 @@ pub(crate) struct DurableWord<'l> {
     /// What its check goes on from.
     seal: u32,
     what: &'static str,
-    /// What breaks the rule: the word counts as soon as it is seen.
-    early: Defect,
 }
 
 /// A word as it was on the medium.
@@ -33,21 +30,12 @@ pub(crate) struct Seen {
 }
 
 impl<'l> DurableWord<'l> {
-    pub(crate) fn new(
-        log: &'l Log,
-        [at, copy]: [u64; 2],
-        named: &[u64],
-        what: &'static str,
-        early: Defect,
-    ) -> DurableWord<'l> {
-        Self { log, at, copy, seal: named_seal(log.seal, named), what, early }
+    pub(crate) fn new(log: &'l Log, [at, copy]: [u64; 2], named: &[u64], what: &'static str) -> DurableWord<'l> {
+        Self { log, at, copy, seal: named_seal(log.seal, named), what }
     }
 
     /// The value that the word has durably.
     pub(crate) fn durable(&self) -> Result<u64> {
-        if plant::is(self.early) {
-            return self.value_at(self.at, self.log.nvm.load_u64(self.at)?);
-        }
         self.value_at(self.copy, self.log.nvm.shared_u64(self.copy)?)
     }
 

@@ -5,7 +5,6 @@ use crate::durable_word::DurableWord;
 use crate::error::Result;
 use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, lane};
 use crate::lock;
-use ondol_env::plant::Defect;
 use ondol_env::sync::untold;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -32,7 +31,7 @@ impl<'l> Lane<'l> {
     /// The position of the first record that may be live.
     pub(crate) fn head(&self) -> DurableWord<'l> {
         let at = [lane::HEAD, lane::ROOM].map(|word| self.words + word);
-        DurableWord::new(self.log, at, &[self.index.into()], "the head of a lane", Defect::RunEarlyRoom)
+        DurableWord::new(self.log, at, &[self.index.into()], "the head of a lane")
     }
 
     /// The position behind the last record.

@@ -7,7 +7,6 @@ use crate::area::Places;
 use crate::format::{Header, RecordHead, checked_word, slot, slot_at};
 use crate::{Call, Client, Log, LogOptions, Place, Written};
 use kernel::{Kernel, OneCall, medium};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
@@ -349,15 +348,4 @@ fn what_was_acknowledged_is_found_after_a_cut_of_any_interleaving() {
         println!("{shape:?}: {stats:?}, {states} states, {fast} fast syncs");
     }
     assert!(fast as u64 > count * 6, "only {fast} syncs ended in the log");
-}
-
-#[test]
-fn what_counts_before_it_is_durable_is_found() {
-    for defect in [Defect::RunEarlyRoom, Defect::RunEarlyRetired] {
-        let _planted = plant::set(Some(defect)).unwrap();
-        let stats = stats(ONE);
-        let found = (0..400).find_map(|number| Some((number, explore(ONE, &stats, number, 2000).wrong?)));
-        println!("{defect}: {found:?}");
-        assert!(found.is_some(), "{defect}");
-    }
 }

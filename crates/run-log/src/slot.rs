@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, SEQUENCES, checked_word, shared, slot, word_value};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Identity, Look};
-use ondol_env::plant::Defect;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use zerocopy::{FromZeros, IntoBytes};
@@ -225,7 +224,7 @@ impl<'l> Slot<'l> {
     /// The sequence up to which nothing counts.
     pub(crate) fn retired(&self, incarnation: u64) -> DurableWord<'l> {
         let (at, named) = ([slot::RETIRED, slot::SETTLED].map(|word| self.at + word), [self.index.into(), incarnation]);
-        DurableWord::new(self.log, at, &named, "what a file has retired", Defect::RunEarlyRetired)
+        DurableWord::new(self.log, at, &named, "what a file has retired")
     }
 
     /// When recovery began to write to the file, or has said anew that it does: nanoseconds.

@@ -5,7 +5,6 @@
 
 use crate::{Error, Image, Result, Volume};
 use ondol_env::Timestamp;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::superblock::{
     ERRCODE_UNKNOWN, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, FoundError, OFFSET, STATE_ERROR, STATE_VALID,
@@ -53,7 +52,7 @@ impl Image {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             reach::hit(Place::MountMarked);
-            if replay != Replay::Nobody && !plant::is(Defect::UnmarkedMount) {
+            if replay != Replay::Nobody {
                 features.incompat |= Incompat::RECOVER;
                 if replay == Replay::Ondol {
                     features.incompat |= Incompat::ONDOL_JOURNAL;

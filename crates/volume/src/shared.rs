@@ -4,7 +4,6 @@ use crate::Ino;
 use crate::alloc::Groups;
 use crate::geometry::Geometry;
 use crate::kind::class;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc, INODE_UNINIT};
@@ -125,9 +124,6 @@ impl Shared {
         let checksummed = self.sb.features().has_group_desc_csum();
         if let Some(map) = tx.image(info.block_bitmap) {
             d.free_blocks = bitmap::count_zeros(map, self.sb.clusters_in_group(g) as usize) as u32;
-            if plant::is(Defect::LiveDerived) {
-                d.free_blocks = info.free_blocks.load(SeqCst);
-            }
             d.block_bitmap_csum = self.bitmap_csum(map, self.sb.clusters_per_group());
             d.flags &= if checksummed { !BLOCK_UNINIT } else { !0 };
         }

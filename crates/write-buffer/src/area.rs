@@ -2,7 +2,6 @@
 
 use crate::format::{AreaState, BLOCK_BYTES, FILE_BYTES, HEADER_BYTES, Header, LINE, Seal, is_block_size};
 use crate::{BufferError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, HeaderFault, Nvm, NvmError, PAGE, Pool, Stored};
 
@@ -212,15 +211,8 @@ impl Area {
 
     /// Makes a batch durable: the one point at which an operation counts.
     pub(crate) fn commit(&self, batch: Stored<'_>) -> Result<()> {
-        if plant::is(Defect::BufferMissingWriteBack) {
-            // Only what nobody stored is written back.
-            self.nvm.stored().write_back().fence()?;
-            return Ok(());
-        }
         let written = batch.write_back();
-        if !plant::is(Defect::BufferMissingFence) {
-            written.fence()?;
-        }
+        written.fence()?;
         Ok(())
     }
 }

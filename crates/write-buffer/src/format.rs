@@ -1,7 +1,6 @@
 //! Bytes of the buffer's areas, and what makes them valid. `docs/write-buffer.md` has the same as tables.
 
 use crate::home::Identity;
-use ondol_env::plant::{self, Defect};
 use ondol_medium::{HeaderFault, check_header, crc32c, seal_header};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -220,7 +219,7 @@ impl Seal {
     }
 
     fn is_sum(self, number: u64, bytes: &[u8], stored: u32) -> bool {
-        self.sum(number, bytes) == stored || plant::is(Defect::BufferUncheckedChecksum)
+        self.sum(number, bytes) == stored
     }
 
     pub(crate) fn encode_line(self, block: u32, line: &BlockLine) -> [u8; BLOCK_BYTES as usize] {
@@ -370,7 +369,7 @@ pub(crate) fn data_sum(bytes: &[u8]) -> u32 {
 
 /// As [`data_sum`], judged.
 pub(crate) fn is_data(bytes: &[u8], sum: u32) -> bool {
-    data_sum(bytes) == sum || plant::is(Defect::BufferUncheckedChecksum)
+    data_sum(bytes) == sum
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use crate::shared::Core;
 use crate::stats::Counters;
 use crate::tree::{Gone, Tree};
 use crate::{BufferError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Bell, Progress, Step};
 
@@ -67,10 +66,7 @@ impl Step for Reclaimer {
 impl Core {
     /// Lets go of clean segments, file by file, until so many blocks can be had. Whether there were any.
     pub(crate) fn reclaim_clean(&self, wanted: u32) -> bool {
-        let is_wanted = |phase: &Phase| match plant::is(Defect::BufferEarlyReuse) {
-            true => phase.unflushed().is_none(),
-            false => phase.is_clean(),
-        };
+        let is_wanted = |phase: &Phase| phase.is_clean();
         let mut any = false;
         let files = self.files.lock().round();
         for file in files {

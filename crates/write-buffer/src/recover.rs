@@ -8,7 +8,6 @@ use crate::format::Owner;
 use crate::home::{Home, HomeFile, Identity};
 use crate::tree::{Segment, Tree};
 use crate::{BufferError, HomeError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_medium::Pool;
 
 /// Most bytes of one write to the home.
@@ -70,13 +69,12 @@ pub(crate) fn recover_area(pool: &Pool, home: &dyn Home, shape: Shape, on_damage
     if !report.damage.is_empty() && on_damage == OnDamage::Refuse {
         return Err(BufferError::Damaged { pool: area.name().to_owned(), damage: report.damage });
     }
-    let early = plant::is(Defect::BufferEarlyReset);
     for plan in plans.iter().filter(|plan| plan.is_removed) {
         home.remove(&plan.identity).map_err(|e| HomeError::new("remove", &plan.identity, e))?;
         report.removed += 1;
     }
     for plan in plans.iter().filter(|plan| !plan.is_removed) {
-        bring_home(&area, home, plan, early, &mut report)?;
+        bring_home(&area, home, plan, &mut report)?;
     }
     if let Some(plan) = plans.iter().find(|plan| plan.is_removed) {
         home.sync_names().map_err(|e| HomeError::new("sync the names of", &plan.identity, e))?;
@@ -102,9 +100,6 @@ fn plan(area: &Area, file: &FoundFile, report: &mut Report) -> Plan {
     let mut records = file.records.clone();
     // Of two copies of a record the whole one comes last.
     records.sort_by_key(|record| (record.sequence, record.is_whole));
-    if plant::is(Defect::BufferOldestWins) {
-        records.reverse();
-    }
     // Each operation was durable before the next one of its file: what is torn below is damage.
     let proven = records.iter().filter(|r| r.is_whole).map(|r| r.sequence).max().unwrap_or(0);
     report.torn += records.iter().filter(|r| !r.is_whole && r.sequence >= proven).count() as u64;
@@ -152,7 +147,7 @@ fn build<'r>(area: &Area, file: &FoundFile, records: impl Iterator<Item = &'r Re
     Plan { identity: file.identity.clone(), is_removed, cut, size, tree }
 }
 
-fn bring_home(area: &Area, home: &dyn Home, plan: &Plan, early: bool, report: &mut Report) -> Result<()> {
+fn bring_home(area: &Area, home: &dyn Home, plan: &Plan, report: &mut Report) -> Result<()> {
     let is_empty = plan.tree.nodes.values().all(|node| node.segments.is_empty());
     if is_empty && plan.size.is_none() {
         return Ok(());
@@ -170,9 +165,7 @@ fn bring_home(area: &Area, home: &dyn Home, plan: &Plan, early: bool, report: &m
     if let Some(size) = plan.size {
         file.set_len(size).map_err(failed("set the length of"))?;
     }
-    if !early {
-        file.sync().map_err(failed("sync"))?;
-    }
+    file.sync().map_err(failed("sync"))?;
     report.files += 1;
     Ok(())
 }

@@ -4,7 +4,6 @@ use crate::Result;
 use crate::area::Area;
 use crate::format::BLOCK_BYTES;
 use crate::tree::Gone;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
@@ -140,9 +139,6 @@ impl Space {
 
     /// Before blocks are used again, it is durable that nothing in them counts. One fence for all.
     fn clear_lines(&self, blocks: &[u32]) -> Result<()> {
-        if plant::is(Defect::BufferUnclearedLine) {
-            return Ok(());
-        }
         let mut batch = self.area.nvm().stored();
         for block in blocks {
             batch.store(self.area.line_at(*block), &[0; BLOCK_BYTES as usize])?;

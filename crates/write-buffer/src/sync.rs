@@ -9,7 +9,6 @@ use crate::shared::Core;
 use crate::stats::Counters;
 use crate::tree::{Life, Tree};
 use crate::{BufferError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::{Bell, Progress, Step};
@@ -66,10 +65,7 @@ impl Core {
 
     /// Makes durable what is home, and publishes up to where that is everything.
     pub(crate) fn sync_file(&self, file: &Arc<FileState>) -> Result<()> {
-        let point_of = |tree: &Tree| match plant::is(Defect::BufferForgottenOverwrite) {
-            true => tree.last,
-            false => tree.sync_point(),
-        };
+        let point_of = |tree: &Tree| tree.sync_point();
         // Before the sync: what is written home during it may not be durable.
         let (point, synced, life) = {
             let tree = file.tree.read();
@@ -78,18 +74,11 @@ impl Core {
         if point <= synced || life != Life::Open {
             return Ok(());
         }
-        if plant::is(Defect::BufferEarlyClean) {
-            self.publish(file, point)?;
-        }
         Counters::add(&self.counters.home_syncs, 1);
         if let Err(e) = file.home.sync() {
-            if !plant::is(Defect::BufferTrustedSync) {
-                self.flush_again(file);
-            }
+            self.flush_again(file);
             return Err(self.failed(file, "sync", e));
         }
-        let late = plant::is(Defect::BufferLateSyncPoint);
-        let point = if late { point_of(&file.tree.read()) } else { point };
         self.publish(file, point)
     }
 

@@ -13,7 +13,6 @@ use crate::space::Taken;
 use crate::stats::Counters;
 use crate::tree::{Control, Life, Segment, Tree};
 use crate::{BufferError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::Stored;
 use std::ops::Range;
@@ -160,20 +159,18 @@ impl Core {
             return Ok(());
         }
         let sequence = next_sequence(&mut tree)?;
-        if !plant::is(Defect::BufferLostCut) {
-            let mut batch = self.area.nvm().stored();
-            let new = New { owner: tree.owner, sequence, kind, part: 0, offset: len, payload: &[] };
-            let stored = open.append(&self.area, &mut batch, new);
-            let (block, _) = match stored.and_then(|place| self.area.commit(batch).map(|()| place)) {
-                Ok(place) => place,
-                Err(e) => {
-                    open.abandon(&self.space);
-                    return Err(e);
-                }
-            };
-            self.space.hold(block, 1);
-            tree.controls.push(Control { sequence, block });
-        }
+        let mut batch = self.area.nvm().stored();
+        let new = New { owner: tree.owner, sequence, kind, part: 0, offset: len, payload: &[] };
+        let stored = open.append(&self.area, &mut batch, new);
+        let (block, _) = match stored.and_then(|place| self.area.commit(batch).map(|()| place)) {
+            Ok(place) => place,
+            Err(e) => {
+                open.abandon(&self.space);
+                return Err(e);
+            }
+        };
+        self.space.hold(block, 1);
+        tree.controls.push(Control { sequence, block });
         tree.set_len(len, &mut gone);
         match kind {
             FragmentKind::Removed => tree.life = Life::Removed,

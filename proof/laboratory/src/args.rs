@@ -5,7 +5,7 @@ use crate::image::Kind;
 use crate::workload::Mount;
 use clap::Args;
 use ondol::{DataMode, Durable, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_schedule::Schedule;
 use std::path::PathBuf;
 
@@ -119,6 +119,6 @@ fn durable(text: &str) -> Result<Durable, String> {
 impl CrashArgs {
     /// The planted defect.
     pub(crate) fn defect(&self) -> Result<Option<Defect>, String> {
-        self.plant.as_deref().map(|name| name.parse().map_err(|e: ondol_env::plant::Unknown| e.to_string())).transpose()
+        self.plant.as_deref().map(|name| name.parse().map_err(|e: ondol_faults::Unknown| e.to_string())).transpose()
     }
 }

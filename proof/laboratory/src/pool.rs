@@ -5,8 +5,8 @@
 //! damaged one, because nothing was promised yet. Areas begin with zeros, whatever was there.
 
 use crate::subject::{Description, Subject};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
+use ondol_faults::Defect;
 use ondol_medium::{AreaKind, Domain, Header, Nvm, Pool, PoolError, PoolSpec};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
 use ondol_testkit::disks;
@@ -46,7 +46,7 @@ impl PoolRun {
         let headers = live(nvm.record(power.clone(), 0), &power).map_err(|e| e.to_string())?;
         Ok(Self {
             domain,
-            planted: plant::current(),
+            planted: ondol_faults::current(),
             media: vec![Medium { base, kind, whole: None }],
             events: power.take(),
             headers,

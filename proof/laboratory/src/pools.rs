@@ -1,7 +1,7 @@
 //! Images in pools that were made before: what makes a pool is done once for many workloads, and states share its memory.
 
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Mutex;
+use ondol_faults::Defect;
 use ondol_medium::Domain;
 use ondol_power::Layer;
 use ondol_testkit::disks;
@@ -23,7 +23,7 @@ static MADE: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
 /// As [`disks::in_pool`], which it was made by now or before.
 pub(crate) fn of(image: &Layer, lines: u64, log: u64, domain: Domain) -> Layer {
-    let (image_now, planted) = (image.clone().fingerprint(), plant::current());
+    let (image_now, planted) = (image.clone().fingerprint(), ondol_faults::current());
     let is_it = |made: &Made| {
         (made.image, made.lines, made.log, made.domain, made.planted) == (image_now, lines, log, domain, planted)
     };

@@ -10,8 +10,8 @@ use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use crate::workload::{Mount, Others, Schedules, Workload};
 use ondol::{DataMode, Durable, JournalEngine, Options};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_faults::Defect;
 use ondol_medium::{Domain, PAGE};
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
@@ -337,7 +337,7 @@ impl Prey {
     /// # Errors
     /// There are no planted defects in this build.
     pub fn explore(&self, disks: &[Layer], workload: &Workload, watch: &Watch) -> Result<Report, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        let _planted = ondol_faults::set(self.plant).map_err(|e| e.to_string())?;
         if let Some(durable) = self.store {
             return self.explore_in_store(durable, disks, workload, watch);
         }
@@ -373,7 +373,7 @@ impl Prey {
     /// # Errors
     /// The image cannot be made.
     pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Replayed, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        let _planted = ondol_faults::set(self.plant).map_err(|e| e.to_string())?;
         let (disks, watch) = (workload.image.make()?, Watch::default());
         let runs = match self.record_all(&disks, workload, &watch) {
             Ok(runs) => runs,

@@ -8,9 +8,9 @@ use crate::run::Run;
 use crate::subject::{Description, Subject};
 use ondol::DataMode;
 use ondol_block::{LayerStore, RamStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Hit};
 use ondol_env::sync::Arc;
+use ondol_faults::Defect;
 use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_stores::Recorder;
 use ondol_testkit::image;
@@ -33,7 +33,7 @@ impl ResizeRun {
     /// # Errors
     /// It fails without any crash.
     pub fn record(of: Resizing, seed: u64) -> Result<Self, String> {
-        let planted = plant::current();
+        let planted = ondol_faults::current();
         let (domain, base) = (PowerDomain::new(), Layer::new(of.bytes.clone()));
         let store = Arc::new(Recorder::new(LayerStore::new(base.clone()), 0, domain.clone()));
         let listening = reach::listen(true);

@@ -5,7 +5,6 @@ use crate::faults::Faults;
 use crate::prey::{Prey, Recorded};
 use crate::processor;
 use crate::workload::{Schedules, Workload};
-use ondol_env::plant;
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_power::Layer;
@@ -29,7 +28,7 @@ impl Prey {
     /// # Errors
     /// The image cannot be made.
     pub fn smallest(&self, workload: &Workload, violation: Violation, watch: &Watch) -> Result<Violation, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        let _planted = ondol_faults::set(self.plant).map_err(|e| e.to_string())?;
         let exact = workload.under(violation.run.schedule);
         let mut prey = Self { fault: violation.run.fault.map(Faults::One), ..self.clone() };
         if matches!(violation.path.1, Some(Then::Flipped(_))) {

@@ -1,8 +1,8 @@
 //! An image on a store that takes batches: each is one event, cut anywhere, and what is left is opened by the code that ships.
 
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
 use ondol_env::reach::{Engines, Place};
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::BATCH;
 use ondol_laboratory::reach::{Tally, places};

@@ -2,7 +2,7 @@
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Watch};
 use ondol_laboratory::workload::{Workload, scenes};
 use ondol_laboratory::{Image, Prey};

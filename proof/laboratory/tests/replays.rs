@@ -2,7 +2,7 @@
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{After, CasePath, Limits, Then, Violation, Watch};
 use ondol_laboratory::faults::Faults;
 use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};

@@ -2,8 +2,8 @@
 #![cfg(feature = "object")]
 
 use ondol::{DataMode, Durable, JournalEngine};
-use ondol_env::plant::Defect;
 use ondol_env::reach::{Engines, Place};
+use ondol_faults::Defect;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::{IN_STORE, life};

@@ -3,7 +3,7 @@
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::{self, Defect};
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::threads::ThreadsRun;
 use ondol_laboratory::workload::handed_on;
@@ -78,7 +78,7 @@ fn a_block_freed_while_the_transaction_that_made_it_commits_is_in_that_transacti
 
 /// The number of programs it takes until a planted defect is seen.
 fn hunt(defect: Defect, data: DataMode, programs: u64) -> Option<u64> {
-    let _planted = plant::set(Some(defect)).unwrap();
+    let _planted = ondol_faults::set(Some(defect)).unwrap();
     let setup = setup(data);
     (0..programs).find(|seed| crash(&setup, &random::random(*seed, 3, 5), *seed).is_err())
 }

@@ -5,8 +5,8 @@
 
 use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore};
-use ondol_env::plant::Defect;
 use ondol_env::sync::Arc;
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Report, Watch, explore, replay, smallest};
 use ondol_laboratory::workload::from_text;
 use ondol_laboratory::{Description, Image, Prey, Subject};

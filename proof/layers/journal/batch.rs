@@ -2,11 +2,11 @@
 
 use crate::contract::{BLOCK, BLOCKS, Bench, Ground, HOME, META, Rig, TestClient, bench, bench_with, byte_at, config};
 use ondol_block::{BlockStats, BlockStore, Caps, RamStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, thread};
 use ondol_env::{Fixed, Progress, Timestamp};
+use ondol_faults::Defect;
 use ondol_journal::{BatchEngine, Config, Engine, Extent, Handle, JournalError, Kind, batch};
 use ondol_medium::Pool;
 use ondol_power::{Event, PowerDomain, Sampling};
@@ -140,7 +140,7 @@ fn a_flush_settles_batches() {
 fn broken_rules_are_seen() {
     for defect in [Defect::UnsettledBatch, Defect::SplitBatch, Defect::EarlyDiscard, Defect::EarlyReuse] {
         let wrong = |defect: Option<Defect>| {
-            let _planted = defect.map(|defect| plant::set(Some(defect)).unwrap());
+            let _planted = defect.map(|defect| ondol_faults::set(Some(defect)).unwrap());
             let wrong = Mutex::new(0);
             let b = bench(&Batch);
             reuse(&b);

@@ -4,9 +4,9 @@ use crate::contract::{
     BLOCK, BLOCKS, Bench, Ground, HOME, META, Rig, SUMMED, bench, bench_with, byte_at, config, pool_of, sum,
 };
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, System, Timestamp};
+use ondol_faults::Defect;
 use ondol_journal::{Config, Engine, Extent, ScalableEngine, scalable};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage, Options};
@@ -161,7 +161,7 @@ fn a_checkpoint_takes_no_change_that_is_not_committed() {
 
 #[test]
 fn a_change_that_is_not_committed_and_goes_home_is_found() {
-    let _planted = plant::set(Some(Defect::UncommittedHome)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::UncommittedHome)).unwrap();
     assert!(std::panic::catch_unwind(a_checkpoint_takes_no_change_that_is_not_committed).is_err());
 }
 
@@ -235,7 +235,7 @@ fn owners_in_different_slices() -> (u8, u8) {
 #[test]
 fn a_slice_leaves_alone_what_has_a_next_owner() {
     assert_eq!(owners_in_different_slices(), (7, 0));
-    let _planted = plant::set(Some(Defect::UntoldOwner)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::UntoldOwner)).unwrap();
     assert_ne!(owners_in_different_slices().0, 7);
 }
 
@@ -267,7 +267,7 @@ fn recovery_is_cut() -> (usize, usize) {
 fn a_recovery_that_is_cut_is_done_again() {
     let (wrong, states) = recovery_is_cut();
     assert!(wrong == 0 && states > 10, "{wrong} of {states}");
-    let _planted = plant::set(Some(Defect::MissingFlushInRecovery)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::MissingFlushInRecovery)).unwrap();
     assert!(recovery_is_cut().0 > 0);
 }
 
@@ -357,7 +357,7 @@ fn counters_add_up(interleavings: std::ops::Range<u64>) -> Result<(), String> {
 #[test]
 fn counters_are_right_whatever_is_voided() {
     counters_add_up(0..150).unwrap();
-    let _planted = plant::set(Some(Defect::UnlockedCounters)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::UnlockedCounters)).unwrap();
     assert!(counters_add_up(0..600).is_err(), "without their locks they are");
 }
 

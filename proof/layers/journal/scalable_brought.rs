@@ -5,7 +5,7 @@ use crate::scalable::{USUAL, block_of};
 use crate::scalable_pages::{DATA, allocate, beside_others, committer, free, unnamed_contents};
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Progress;
-use ondol_env::plant::{self, Defect};
+use ondol_faults::Defect;
 use ondol_journal::{Config, Kind};
 use ondol_stores::FaultPlan;
 
@@ -123,7 +123,7 @@ fn what_operations_bring_home_is_there_when_it_is_named() {
         unnamed_contents(&b)
     };
     assert_eq!(synced(), 0);
-    let _planted = plant::set(Some(Defect::MissingDataFlush)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::MissingDataFlush)).unwrap();
     let lost = std::panic::catch_unwind(synced);
     assert!(lost.is_err() || lost.is_ok_and(|wrong| wrong > 0));
 }

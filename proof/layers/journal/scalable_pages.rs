@@ -3,9 +3,9 @@
 use crate::contract::{BLOCK, BLOCKS, Bench, HOME, META, bench, bench_with, byte_at, config, pool_of};
 use crate::scalable::{Scalable, USUAL, block_of};
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Progress, System};
+use ondol_faults::Defect;
 use ondol_journal::{Config, Extent, JournalError, Kind, Result, scalable};
 use ondol_medium::AreaKind;
 use ondol_nvm_log::{Contents, OnDamage};
@@ -194,7 +194,7 @@ pub(crate) fn unnamed_contents(b: &Bench) -> usize {
 #[test]
 fn what_goes_home_before_its_commit_is_there_when_it_is_named() {
     assert_eq!(unnamed_contents(&unsynced()), 0);
-    let _planted = plant::set(Some(Defect::UnflushedPages)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::UnflushedPages)).unwrap();
     let lost = std::panic::catch_unwind(|| unnamed_contents(&unsynced()));
     assert!(lost.is_err() || lost.is_ok_and(|wrong| wrong > 0));
 }
@@ -217,7 +217,7 @@ fn synced_after_waiting() -> Result<Vec<u8>> {
 #[test]
 fn a_sync_stores_what_waits() {
     assert_eq!(synced_after_waiting().unwrap(), [9; BLOCK]);
-    let planted = plant::set(Some(Defect::UnstoredPages)).unwrap();
+    let planted = ondol_faults::set(Some(Defect::UnstoredPages)).unwrap();
     let refused = synced_after_waiting().unwrap_err().to_string();
     assert!(refused.contains(&format!("file data of block {DATA} is lost")), "{refused}");
     drop(planted);
@@ -314,7 +314,7 @@ fn a_lost_page_is_told() {
     assert!(refused.starts_with("file data of block") && refused.contains("NVM pool"), "{refused}");
     let (lost, whole) = recovered(OnDamage::GoOn).unwrap();
     assert_eq!((lost.len(), whole), (1, 3));
-    let _planted = plant::set(Some(Defect::UncheckedPage)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::UncheckedPage)).unwrap();
     assert!(recovered(OnDamage::Refuse).is_ok(), "unless nobody looks");
 }
 

@@ -3,9 +3,9 @@
 use crate::contract::{BLOCK, Bench, Ground, HOME, META, Rig, SUMMED, bench, bench_with, byte_at, config, sum};
 use crate::scalable::{Scalable, USUAL, one_slice};
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Timestamp};
+use ondol_faults::Defect;
 use ondol_journal::thresholds::WORTH_THREADS;
 use ondol_journal::{Config, Engine, Extent};
 use ondol_medium::Pool;
@@ -164,6 +164,6 @@ fn freed_beside_another_freeing(interleavings: u64) -> (Vec<u64>, u64) {
 fn what_is_released_late_hides_no_next_owner() {
     let (lost, owned) = freed_beside_another_freeing(1_000);
     assert!(lost.is_empty() && owned > 100, "lost in {lost:?} of {owned}");
-    let _planted = plant::set(Some(Defect::OlderRelease)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::OlderRelease)).unwrap();
     assert!(!freed_beside_another_freeing(1_000).0.is_empty());
 }

@@ -3,7 +3,7 @@
 use crate::contract::{BLOCK, Bench, HOME, META, bench, byte_at};
 use crate::{SMALL, USUAL};
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
+use ondol_faults::Defect;
 use ondol_journal::{Extent, JournalError, Kind};
 use ondol_stores::FaultPlan;
 
@@ -194,7 +194,7 @@ fn freed_data_gives_its_pages_back() {
 #[test]
 fn planted_defects_are_seen() {
     let seen = |defect| {
-        let _planted = plant::set(Some(defect)).unwrap();
+        let _planted = ondol_faults::set(Some(defect)).unwrap();
         let b = bench(&SMALL);
         write(&b, DATA, 2, 1);
         b.engine.checkpoint_all().unwrap();

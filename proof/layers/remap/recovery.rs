@@ -5,8 +5,8 @@ use crate::own::{DATA, write};
 use crate::{BLOCKS, Remap, SMALL, claim, contents, recover};
 use ondol_block::BlockStore;
 use ondol_env::System;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
+use ondol_faults::Defect;
 use ondol_journal::{Extent, JournalError, Kind, remap, scalable};
 use ondol_medium::{Nvm, Pool};
 use ondol_nvm_log::{Log, OnDamage, Options};
@@ -106,7 +106,7 @@ fn recovered_pool(pool: &Pool) -> Result<(), String> {
     let contents = contents(pool);
     let pages = remap::pages(&contents).map_err(|e| e.to_string())?;
     let before = |text: &[u8]| (0..8).try_for_each(|n| table.write((BLOCKS - 10 + n) * BLOCK as u64, text));
-    if plant::is(Defect::RemapUnclaimed) {
+    if ondol_faults::current() == Some(Defect::RemapUnclaimed) {
         before(&[7; BLOCK]).unwrap();
     } else {
         claim(&*table, &contents);
@@ -153,7 +153,7 @@ fn planted_defects_are_found() {
         Defect::MissingFlushBeforeTail,
         Defect::MissingFlushInRecovery,
     ] {
-        let _planted = plant::set(Some(defect)).unwrap();
+        let _planted = ondol_faults::set(Some(defect)).unwrap();
         let (wrong, states) = explore(&SMALL, 80, false);
         assert!(wrong > 0, "{defect:?}: none of {states} states");
     }

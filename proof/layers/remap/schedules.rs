@@ -4,8 +4,8 @@ use crate::USUAL;
 use crate::contract::{BLOCK, Bench, HOME, bench_with, config};
 use crate::own::{DATA, read};
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
+use ondol_faults::Defect;
 use ondol_journal::Config;
 use ondol_schedule::{Schedule, Task};
 
@@ -127,7 +127,7 @@ fn writers_readers_and_checkpoints_in_any_order() {
         assert_eq!(wrong, None, "interleaving {number}");
     }
     for defect in [Defect::ForgottenBase, Defect::RemapSkipped] {
-        let _planted = plant::set(Some(defect)).unwrap();
+        let _planted = ondol_faults::set(Some(defect)).unwrap();
         assert!((0..60).any(|number| run(Schedule::fitted(steps, number)).is_some()), "{defect}");
     }
 }

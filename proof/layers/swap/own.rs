@@ -3,9 +3,9 @@
 use crate::contract::{BLOCK, Bench, HOME, META, bench, bench_with, byte_at, config, map};
 use crate::{BLOCKS, FEW, MANY};
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Fixed, Timestamp};
+use ondol_faults::Defect;
 use ondol_format::Time;
 use ondol_format::jbd2::{Commit, JournalSuperblock, OldChecksum};
 use ondol_journal::{Config, EngineStats, Extent, JournalError, jbd2, swap};
@@ -98,7 +98,7 @@ fn written_after_a_revoke() -> (u8, u64) {
 #[test]
 fn a_revoked_image_is_not_swapped_over_what_came_after_it() {
     assert_eq!(written_after_a_revoke(), (77, 1));
-    let _planted = plant::set(Some(Defect::RevokedImageKept)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::RevokedImageKept)).unwrap();
     assert_eq!(written_after_a_revoke(), (1, 2));
 }
 
@@ -140,7 +140,7 @@ fn what_looks_like_a_block_of_the_log_never_gets_into_it() {
     assert_eq!(recovered.unwrap().transactions, 1);
     // Once because its image is escaped, and once because of what it is written over.
     assert_eq!((stats.checkpoint_blocks, stats.swapped_blocks), (20, 0));
-    let _planted = plant::set(Some(Defect::SwappedLookalike)).unwrap();
+    let _planted = ondol_faults::set(Some(Defect::SwappedLookalike)).unwrap();
     let (_, recovered) = written_over_a_lookalike();
     assert!(recovered.is_err(), "a file's contents were not taken for a commit: {recovered:?}");
 }

@@ -4,14 +4,14 @@ use super::bypass::{Between, holds, submit};
 use super::crash::objects;
 use super::local::{NEVER, Tape, commit, make_with, open_with, with, without};
 use super::*;
-use ondol_env::plant::{self, Defect};
+use ondol_faults::Defect;
 use ondol_object_home::Border;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// What was looked at is as it should be, in this order: without the defect, with it.
 fn found(defect: Defect, is_right: impl Fn() -> bool) -> [bool; 2] {
     let without = is_right();
-    let _planted = plant::set(Some(defect)).unwrap();
+    let _planted = ondol_faults::set(Some(defect)).unwrap();
     [without, is_right()]
 }
 

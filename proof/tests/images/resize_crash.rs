@@ -3,8 +3,8 @@
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
+use ondol_faults::Defect;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_stores::{FaultPlan, Faulty, Recorder};
 use ondol_testkit::image;
@@ -42,7 +42,7 @@ fn explore(case: &Resizing, sampling: &Sampling, defect: Option<Defect>) -> (usi
             return;
         }
         n += 1;
-        let _planted = plant::set(defect).expect("a build with defects");
+        let _planted = ondol_faults::set(defect).expect("a build with defects");
         let left = layers[0].to_bytes();
         match judge(case, &left, n.is_multiple_of(16)) {
             Ok(found) => sizes.push(found),
@@ -83,7 +83,7 @@ fn record(
     defect: Option<Defect>,
     run: &dyn Fn(Arc<dyn BlockStore>),
 ) -> ([Medium; 1], Vec<ondol_power::Event>) {
-    let _planted = plant::set(defect).expect("a build with defects");
+    let _planted = ondol_faults::set(defect).expect("a build with defects");
     let domain = PowerDomain::new();
     run(Arc::new(Recorder::new(RamStore::from_bytes(bytes.to_vec()), 0, domain.clone())));
     ([Medium { base: Layer::new(bytes.to_vec()), kind: Kind::Block, whole: Some(1024..2048) }], domain.take())
@@ -110,7 +110,7 @@ fn planted_defects_of_a_resize_are_found() {
         (Defect::ResizeForgotten, "shrunk-in-turn"),
         (Defect::ResizeOneLog, "shrunk-with-orphans"),
     ];
-    assert_eq!(planted.len(), Defect::ALL.iter().filter(|d| d.subject() == plant::Subject::Resize).count());
+    assert_eq!(planted.len(), Defect::ALL.iter().filter(|d| d.subject() == ondol_faults::Subject::Resize).count());
     for (defect, name) in planted {
         let sampling = Sampling { all_of: 8, samples: 3, torn: 3, extremes: 3, one_of: 1, seed: 7 };
         assert!(explore(&case(name), &sampling, Some(defect)).2.is_some(), "{defect} is not found");

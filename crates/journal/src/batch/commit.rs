@@ -8,7 +8,6 @@ use crate::block_engine::running::Switched;
 use crate::block_engine::seal::seal;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Block, JournalError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::untold;
@@ -101,7 +100,7 @@ impl Core {
         stats.commits += 1;
         stats.images += images.len() as u64;
         drop(stats);
-        if !freed.is_empty() && !plant::is(Defect::EarlyReuse) {
+        if !freed.is_empty() {
             self.client.release(&freed);
         }
         Ok(())
@@ -121,17 +120,7 @@ impl Core {
     fn submit_images(&self, images: &[(u64, Block)], freed: &[Extent]) -> Result<u64> {
         let writes: Vec<(u64, &[u8])> =
             images.iter().map(|(block, image)| (self.byte_offset(*block), &**image)).collect();
-        let discards: Vec<(u64, u64)> = match plant::is(Defect::EarlyDiscard) {
-            true => Vec::new(),
-            // What keeps blocks of damaged volumes apart would hide the defect.
-            false if plant::is(Defect::EarlyReuse) => freed.iter().map(|extent| self.bytes_of(*extent)).collect(),
-            false => apart(images, freed).into_iter().map(|extent| self.bytes_of(extent)).collect(),
-        };
-        if plant::is(Defect::SplitBatch) {
-            let (first, second) = writes.split_at(writes.len() / 2);
-            self.store.submit(first, &[])?;
-            return Ok(self.store.submit(second, &discards)?);
-        }
+        let discards: Vec<(u64, u64)> = apart(images, freed).into_iter().map(|extent| self.bytes_of(extent)).collect();
         Ok(self.store.submit(&writes, &discards)?)
     }
 
@@ -140,9 +129,7 @@ impl Core {
         self.check_alive()?;
         let newest = self.submitted.lock().back().map(|batch| (batch.tid, batch.number));
         let Some((tid, number)) = newest else { return Ok(()) };
-        if !plant::is(Defect::UnsettledBatch) {
-            self.or_abort(self.store.settle(number).map_err(JournalError::from))?;
-        }
+        self.or_abort(self.store.settle(number).map_err(JournalError::from))?;
         // Somebody else may have had an error meanwhile.
         self.check_alive()?;
         self.is_durable(tid);

@@ -33,7 +33,6 @@ use crate::piece::{Piece, Sources};
 use crate::{Block, JournalError, Result, WriteSet};
 use commit::Submitted;
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Step};
@@ -187,10 +186,6 @@ impl Engine for BatchEngine {
         let core = &self.core;
         core.handles.fetch_add(1, Relaxed);
         let blocks_of = |extent: Extent| (0..u64::from(extent.len)).map(move |i| extent.start + i);
-        if plant::is(Defect::EarlyDiscard) {
-            set.freed.iter().for_each(|(extent, _)| drop(core.discard(*extent)));
-        }
-        let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let forget = |freed: &[(Extent, _)]| {
             freed
                 .iter()
@@ -199,9 +194,6 @@ impl Engine for BatchEngine {
                 .collect()
         };
         let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, None);
-        if let Some(freed) = early {
-            core.client.release(&freed);
-        }
         core.room.joined(reserved, published.joined);
         core.room.give_back(published.given_back);
         if core.running_is_large() {

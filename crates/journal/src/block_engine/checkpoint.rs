@@ -9,7 +9,6 @@ use super::{Core, Swap};
 use crate::Block;
 use crate::area::{MERGE, write_many};
 use crate::{Result, Tid};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::untold;
@@ -72,15 +71,14 @@ impl Core {
     }
 
     fn write_home(&self, images: &[(u64, Block)]) -> Result<()> {
-        let images = &images[..images.len() - usize::from(plant::is(Defect::LostHomeWrite) && !images.is_empty())];
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
         self.stats.lock().checkpoint_blocks += images.len() as u64;
         let with_the_tail = images.is_empty() || self.log.swap().is_some();
-        if with_the_tail || plant::is(Defect::MissingFlushBeforeTail) { Ok(()) } else { self.flush() }
+        if with_the_tail { Ok(()) } else { self.flush() }
     }
 
     fn move_tail(&self, due: &Due) -> Result<()> {
-        if self.pending.lock().tail_after(due.upto).is_some() && !plant::is(Defect::TailTooFar) {
+        if self.pending.lock().tail_after(due.upto).is_some() {
             return self.set_tail(due, None);
         }
         // The lock keeps a new transaction from starting where the tail is about to be declared empty.
@@ -96,12 +94,6 @@ impl Core {
             (pending.tail(), pending.tail_after(upto), pending.head())
         };
         match (next, committed) {
-            (Some(_), Some(committed)) if plant::is(Defect::TailTooFar) => {
-                self.put_tail(due, committed.next_tid(), None)?;
-            }
-            (None, _) if plant::is(Defect::ReusedTid) => {
-                self.put_tail(due, old.map_or(upto, |(tid, _)| tid), None)?;
-            }
             (Some((tid, at)), _) => {
                 reach::hit(Place::PartialCheckpoint);
                 self.put_tail(due, tid, Some(at))?;
@@ -113,7 +105,7 @@ impl Core {
             (None, None) => return Ok(()),
         }
         if let Some((_, from)) = old.filter(|_| self.config.zeroing) {
-            let to = next.filter(|_| !plant::is(Defect::ZeroedTooFar)).map_or(head, |(_, at)| at);
+            let to = next.map_or(head, |(_, at)| at);
             self.zero(from, to)?;
         }
         untold();
@@ -130,12 +122,9 @@ impl Core {
     fn put_tail(&self, due: &Due, tid: Tid, at: Option<u64>) -> Result<()> {
         let Some(swap) = self.log.swap() else {
             self.log.set_tail(tid, at)?;
-            return if plant::is(Defect::MissingFlushAfterTail) { Ok(()) } else { self.flush() };
+            return self.flush();
         };
-        let mut swaps: Vec<(u64, u64)> = due.swaps.iter().map(|(block, _, place)| (*block, *place)).collect();
-        if plant::is(Defect::LostHomeWrite) {
-            swaps.pop();
-        }
+        let swaps: Vec<(u64, u64)> = due.swaps.iter().map(|(block, _, place)| (*block, *place)).collect();
         reach::hit_if(!swaps.is_empty(), Place::Swapped);
         swap.swap_home(&swaps, tid, at)?;
         self.stats.lock().swapped_blocks += swaps.len() as u64;

@@ -12,7 +12,6 @@ use super::seal::seal;
 use super::{Config, Core, Sealed, early};
 use crate::contract::{EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 use ondol_env::sync::untold;
@@ -68,9 +67,8 @@ impl Committed {
 impl Core {
     /// See [`crate::Engine::wait_for`].
     pub(crate) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
-        let data_flushed = || self.in_place.covers(written) || plant::is(Defect::MissingDataFlush);
-        let ahead = u64::from(plant::is(Defect::WaitForOlder));
-        let durable = || Tid(self.durable.load(SeqCst) + ahead);
+        let data_flushed = || self.in_place.covers(written);
+        let durable = || Tid(self.durable.load(SeqCst));
         let turn = self.turns.take(|| tid <= durable() && data_flushed());
         self.check_alive()?;
         if turn.is_some() {
@@ -138,29 +136,19 @@ impl Core {
 
         self.must_fit(&tx)?;
         let start = committed.head;
-        if self.pending.lock().is_empty() && !plant::is(Defect::UnsetTail) {
+        if self.pending.lock().is_empty() {
             reach::hit(Place::EmptyLogBegins);
             self.log.set_tail(tid, Some(start))?;
         }
         let early = !self.log.orders_staged() && !self.in_place.covers(self.in_place.written());
-        if early && !plant::is(Defect::MissingFlushBeforeCommit) {
+        if early {
             reach::hit(Place::EarlyFlush);
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
-        let keeps = self.log.keeps_new_data();
-        let is_late = keeps && plant::is(Defect::KeptAfterCommitBlock);
-        let is_left_out = keeps && plant::is(Defect::KeptUnwritten);
-        if !is_late && !is_left_out {
-            self.stage(&home)?;
-        }
+        self.stage(&home)?;
         let written = self.log.log(start, &tx, &mut || self.flush())?;
-        if is_late {
-            self.stage(&home)?;
-        }
-        if !plant::is(Defect::MissingFlushAfterCommit) {
-            self.flush()?;
-        }
+        self.flush()?;
         self.log.durable(tid);
 
         (committed.last, committed.head) = (tid, self.ring_add(start, written));
@@ -187,9 +175,6 @@ impl Core {
     fn to_revoke(&self, freed: &[(Extent, Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
         let mut runs: Vec<Extent> = of_data_too(freed, self.journaled_data.load(SeqCst)).collect();
-        if plant::is(Defect::HalfRevoked) {
-            runs.iter_mut().for_each(|run| run.len = 1);
-        }
         let total: u64 = runs.iter().map(|e| u64::from(e.len)).sum();
         let mut revoked: Vec<u64> = if total <= pending.len() as u64 {
             let blocks = runs.iter().flat_map(|e| e.start..e.start + u64::from(e.len));
@@ -227,7 +212,7 @@ impl Core {
             let tail = pending.tail().map_or(head, |(_, start)| start);
             let used = pending.distance_from(tail, self.log.area().ring_blocks());
             self.space.completed(used, pending.len() as u64);
-            if plant::is(Defect::EarlyReuse) { Vec::new() } else { pending.release(freed) }
+            pending.release(freed)
         };
         self.release(&released);
         if self.space.half_full() || self.pending.lock().bytes() > self.config.pending_bytes / 2 {

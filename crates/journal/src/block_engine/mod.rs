@@ -36,7 +36,6 @@ use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use commit::{Committed, of_data_too};
 use ondol_block::{BlockStore, DeviceClass};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
@@ -219,20 +218,8 @@ impl Engine for BlockEngine {
             let blocks = cached.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
             blocks.filter_map(|block| self.cache.forget(block)).collect()
         };
-        if plant::is(Defect::EarlyForget) {
-            let _: Vec<_> = forget(&set.freed);
-        }
-        if plant::is(Defect::EarlyDiscard) {
-            set.freed.iter().for_each(|(extent, _)| drop(self.core.discard(*extent)));
-        }
-        let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
-        let (set, reserved) =
-            if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
         let (env, log) = (self.core.env.as_ref(), Some(self.core.log.as_ref()));
         let published = self.core.running.publish(set, self.core.block_size, env, forget, log);
-        if let Some(freed) = early {
-            self.core.client.release(&freed);
-        }
         self.core.space.joined(reserved, published.joined);
         if published.given_back > 0 {
             self.core.space.give_back(published.given_back);
@@ -286,11 +273,9 @@ impl Engine for BlockEngine {
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
         if self.keeps_new_data() {
-            return self.core.cached_data.load(SeqCst)
-                && !plant::is(Defect::KeptOverNewer)
-                && self.core.knows(&self.cache, extent);
+            return self.core.cached_data.load(SeqCst) && self.core.knows(&self.cache, extent);
         }
-        let knows = || !plant::is(Defect::OverwrittenStaging) && self.core.knows(&self.cache, extent);
+        let knows = || self.core.knows(&self.cache, extent);
         let takes = self.takes_new_data() && (bytes < IN_PLACE || knows());
         reach::hit_if(takes && reach::is_on() && self.core.knows(&self.cache, extent), Place::StagedOverwritten);
         takes
@@ -367,16 +352,5 @@ impl Engine for BlockEngine {
         stats.dirty_bound = self.core.bound.dirty;
         self.core.log.count(&mut stats);
         stats
-    }
-}
-
-impl BlockEngine {
-    /// What [`Defect::TornPublish`] does: publishes half of the blocks, and returns the other half and its promise.
-    fn publish_half<'d>(&self, mut set: WriteSet<'d>, reserved: u32) -> (WriteSet<'d>, u32) {
-        let blocks = set.blocks.split_off(set.blocks.len() / 2);
-        let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
-        let (env, log) = (self.core.env.as_ref(), Some(self.core.log.as_ref()));
-        let published = self.core.running.publish(set, self.core.block_size, env, |_| Vec::new(), log);
-        (rest, reserved - published.joined)
     }
 }

@@ -4,7 +4,6 @@ use super::Sealed;
 use crate::Block;
 use crate::cache::NumberHash;
 use crate::contract::{Extent, Tid};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use std::collections::{HashMap, VecDeque};
 
@@ -116,9 +115,6 @@ impl Pending {
 
     /// Drops the images of a revoked block.
     pub(crate) fn revoked(&mut self, block: u64) {
-        if plant::is(Defect::RevokedImageKept) {
-            return;
-        }
         if let Some(image) = self.blocks.remove(&block).and_then(|e| e.image) {
             self.bytes -= image.len() as u64;
         }
@@ -126,7 +122,7 @@ impl Pending {
 
     /// Freed blocks that may be reused now; those freed while a checkpoint is writing are held back until it ends.
     pub(crate) fn release(&mut self, freed: Vec<Extent>) -> Vec<Extent> {
-        if !self.writing || plant::is(Defect::ReuseDuringCheckpoint) {
+        if !self.writing {
             return freed;
         }
         reach::hit_if(!freed.is_empty(), Place::FreedBesideCheckpoint);
@@ -198,7 +194,7 @@ impl Pending {
         let entry = self.blocks.get(&block)?;
         let is_newest = entry.tid == tx.tid;
         reach::hit_if(!is_newest, Place::SupersededCopy);
-        let image = entry.image.clone().filter(|_| is_newest || plant::is(Defect::SwappedSuperseded))?;
+        let image = entry.image.clone().filter(|_| is_newest)?;
         Some((block, image, entry.place))
     }
 
@@ -207,8 +203,7 @@ impl Pending {
         let copied = due.copies.iter().map(|(block, image)| (block, image));
         for (block, image) in copied.chain(due.swaps.iter().map(|(block, image, _)| (block, image))) {
             if let Some(entry) = self.blocks.get_mut(block)
-                && (plant::is(Defect::LostNewerImage)
-                    || entry.image.as_ref().is_some_and(|i| std::ptr::eq(i.as_ptr(), image.as_ptr())))
+                && entry.image.as_ref().is_some_and(|i| std::ptr::eq(i.as_ptr(), image.as_ptr()))
             {
                 entry.image = None;
                 self.bytes -= image.len() as u64;

@@ -8,7 +8,6 @@ use crate::cache::Buf;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{
     AtomicU64,
@@ -143,13 +142,13 @@ impl Running {
             let sum = image.and_then(|image| sum(image));
             let mut state = buf.state.lock();
             if state.freed {
-                return plant::is(Defect::FreedImage);
+                return false;
             }
             let same = image.is_some_and(|image| state.image().is_some_and(|now| now.is(image)));
             if state.running != Some(tid) {
                 return false;
             }
-            if !same && !plant::is(Defect::StaleHome) {
+            if !same {
                 return true;
             }
             // Under the buffer's lock: who changes it from now on finds it said to be home.
@@ -172,7 +171,7 @@ impl Running {
         let (mut others, mut newborn) = (0, 0);
         for buf in freed {
             let mut state = buf.state.lock();
-            if state.running != Some(tid) || plant::is(Defect::FreedImage) {
+            if state.running != Some(tid) {
                 continue;
             }
             *(if state.newborn || state.over { &mut newborn } else { &mut others }) += 1;
@@ -191,8 +190,6 @@ impl Running {
         self.held.fetch_sub(dead, Relaxed);
         self.dead.fetch_add(dead, Relaxed);
         let back = others + log.map_or(newborn + lost, |log| log.given_back(newborn + lost));
-        let twice = (2 * back).min(u32::try_from(self.promised()).unwrap_or(u32::MAX));
-        let back = if plant::is(Defect::PromiseTwice) { twice } else { back };
         self.promised.fetch_sub(u64::from(back), Relaxed);
         if self.buried.fetch_add(dead, Relaxed) + dead > self.held.load(Relaxed).max(FEW) {
             self.sweep();
@@ -206,7 +203,7 @@ impl Running {
         self.buried.store(0, Relaxed);
         let lives = |buf: &Arc<Buf>| {
             let state = buf.state.lock();
-            !(state.freed || plant::is(Defect::SweptAlive) && state.kind == Kind::DATA)
+            !state.freed
         };
         self.shards.iter().for_each(|shard| shard.lock().bufs.retain(lives));
         self.new_runs.sweep();
@@ -249,7 +246,7 @@ impl Running {
         forget: impl FnOnce(&[(Extent, Kind)]) -> Vec<Arc<Buf>>,
         log: Option<&dyn LogFormat>,
     ) -> Published {
-        let WriteSet { arena, blocks, mut freed } = set;
+        let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
         if blocks.is_empty() && freed.is_empty() {
             return Published { tid: *tid, joined: 0, given_back: 0 };
@@ -258,17 +255,13 @@ impl Running {
         let gone = forget(&freed);
         let lost = self.early.lose(&freed);
         let given_back = self.bury(&gone, lost, *tid, log);
-        if plant::is(Defect::UnrevokedDead) {
-            let died = |block| gone.iter().any(|buf| buf.block == block && buf.state.lock().running == Some(*tid));
-            freed.iter_mut().filter(|(extent, _)| died(extent.start)).for_each(|(_, kind)| *kind = Kind::DATA);
-        }
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
         let (mut newborn, mut over) = (Vec::new(), Vec::new());
         let mut logged = 0;
         for staged in blocks {
             let mut state = staged.buf.state.lock();
-            if state.freed && !plant::is(Defect::FreedImage) {
+            if state.freed {
                 continue;
             }
             state.apply(staged.kind, staged.base, staged.changes.as_slice(), &arena, block_size);
@@ -280,9 +273,6 @@ impl Running {
                 continue;
             }
             let block = staged.buf.block;
-            if plant::is(Defect::StaleHome) && self.early.has(Extent { start: block, len: 1 }) {
-                continue;
-            }
             // What the transaction has at home already is new data still, which its commit has to write again.
             let was_home = !staged.newborn && staged.kind == Kind::DATA && self.early.take(block);
             reach::hit_if(was_home, Place::StagedChanged);
@@ -342,7 +332,7 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let dirty = std::mem::take(&mut state.dirty);
     let newborn = std::mem::take(&mut state.newborn) | std::mem::take(&mut state.over);
     state.queued = false;
-    if state.freed && !plant::is(Defect::FreedImage) {
+    if state.freed {
         reach::hit(Place::FreedImageLeftOut);
         return None;
     }

@@ -9,7 +9,6 @@ use super::commit::Why;
 use crate::common::Waiters;
 use crate::contract::EngineStats;
 use crate::{JournalError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
@@ -108,7 +107,7 @@ impl Space {
     fn take(&self, change: impl FnOnce(&mut Taken)) {
         let mut taken = self.taken.lock();
         change(&mut taken);
-        let all = if plant::is(Defect::RingOverrun) { 0 } else { taken.used + taken.committing };
+        let all = taken.used + taken.committing;
         let free = self.ring.saturating_sub(all).saturating_sub(2 * self.fixed);
         let unlogged = self.most_logged.saturating_sub(taken.logged + taken.images);
         let images = (free * self.ratio.0 / self.ratio.1).min(unlogged);
@@ -159,11 +158,6 @@ impl Space {
     /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance shrinks
     /// before their promises end: a promise in between must not find both as they were.
     pub(crate) fn switched(&self, joined: u64) {
-        if plant::is(Defect::PromiseInGap) {
-            self.outstanding.fetch_sub(joined, SeqCst);
-            self.commits(joined);
-            return;
-        }
         self.commits(joined);
         self.outstanding.fetch_sub(joined, SeqCst);
         self.waiters.wake_if_waited();

@@ -12,7 +12,6 @@ use crate::Result;
 use crate::area::{MERGE, runs, write_runs};
 use crate::cache::{Buf, Cache};
 use crate::contract::Extent;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
@@ -193,7 +192,7 @@ impl Core {
 
     /// Closes the running transaction to further handles when nobody writes its new data: what is home then is known to be.
     pub(super) fn switch(&self) -> Option<Switched> {
-        let _nobody_writes = (!plant::is(Defect::UnawaitedStaging)).then(|| self.staging.write());
+        let _nobody_writes = self.staging.write();
         self.running.switch()
     }
 

@@ -6,7 +6,6 @@ use crate::Result;
 use crate::block_engine::Sealed;
 use crate::together::together;
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::Time;
 use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
@@ -45,8 +44,8 @@ pub(super) fn encode(
         time: Time { sec: now.sec, nsec: now.nsec },
         block_size: block_size as u32,
         images: &blocks,
-        revoked: if plant::is(Defect::SkippedRevoke) { &[] } else { &tx.revoked },
-        staged: if plant::is(Defect::UnnamedStaging) { &[] } else { &staged },
+        revoked: &tx.revoked,
+        staged: &staged,
     });
     let stored = dense.len() as u64;
     reach::hit_if(stored > 0, Place::StoredChunk);
@@ -70,9 +69,7 @@ fn runs(staged: &[(u64, u32)], sums: &Sums) -> Vec<StagedRun> {
         match runs.last_mut() {
             Some(run) if run.start + u64::from(run.blocks) == block => {
                 run.blocks += 1;
-                if !plant::is(Defect::StagingSumOfFirst) {
-                    run.checksum = sums.and(run.checksum, sum);
-                }
+                run.checksum = sums.and(run.checksum, sum);
             }
             _ => runs.push(StagedRun { start: block, blocks: 1, checksum: sums.first(sum) }),
         }

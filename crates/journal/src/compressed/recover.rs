@@ -13,7 +13,6 @@ use crate::ring::Ring;
 use crate::salvage::{GivenUp, Salvaged, longest};
 use crate::{Corrupt, JournalError, NumberHash, Result};
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach;
 use ondol_format::csum::{self, crc32c};
 use ondol_format::jbd2::{Extension, JournalIncompat, JournalSuperblock};
@@ -42,9 +41,7 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
     reach::hit_if(found.end < start, reach::Place::ReplayWrapped);
     reach::hit_if(found.revoked > 0, reach::Place::RevokeHonoured);
     let recovered = log.replay(&found)?;
-    if !plant::is(Defect::MissingFlushInRecovery) {
-        store.flush()?;
-    }
+    store.flush()?;
     // One further than the end: an unfinished unit may lie there under that number.
     log.empty(found.next + 1)?;
     Ok(recovered)
@@ -131,26 +128,23 @@ impl<'a> Log<'a> {
 
     /// Whether all bytes of a unit are there.
     fn is_whole(&self, unit: &Place) -> Result<bool> {
-        Ok(unit.header.is_whole(self.seed, self.source(unit.at))? || plant::is(Defect::UncheckedUnit))
+        unit.header.is_whole(self.seed, self.source(unit.at))
     }
 
     /// The unit number `sequence`, if it lies whole at a position of the ring.
     fn find(&self, at: u64, sequence: u64) -> Result<Option<Place>> {
-        let any = plant::is(Defect::StaleUnit) || plant::is(Defect::UncheckedUnit);
         let mut head = [0; HEADER];
         self.ring.read(self.store, at, 0, &mut head)?;
         let expected = |header: &Header| {
             let is_next = header.sequence == sequence;
             reach::hit_if(!is_next, reach::Place::StaleEnd);
-            is_next || any
+            is_next
         };
         let header = self.header(&head).filter(expected);
         let Some(unit) = header.map(|header| Place { at, header }) else { return Ok(None) };
-        let believed = || self.read(&unit, |_| Ok(ControlFlow::Continue(()))).is_ok();
         let whole = self.is_whole(&unit)?;
         reach::hit_if(!whole, reach::Place::TornEnd);
-        let counts = whole && (!plant::is(Defect::UncheckedUnit) || believed());
-        Ok(counts.then_some(unit))
+        Ok(whole.then_some(unit))
     }
 
     /// Reads a whole unit with `read`, to its end unless that says that it has seen enough.
@@ -227,7 +221,7 @@ impl<'a> Log<'a> {
                 false => None,
             };
             // A unit that another follows was durable, runs and all; since then, they may have been written again.
-            let sure = following.is_some() || found.next <= known || plant::is(Defect::UncheckedStaging);
+            let sure = following.is_some() || found.next <= known;
             if !sure && !self.has_arrived(&unit)? {
                 reach::hit(reach::Place::StagedLost);
                 break;
@@ -249,9 +243,7 @@ impl<'a> Log<'a> {
             }
             // Revokes of this unit concern older images; its own are newer than they are.
             while let Some(block) = contents.next_revoked()? {
-                if !plant::is(Defect::UnreadRevoke) {
-                    found.revoked += u64::from(found.newest.remove(&block).is_some());
-                }
+                found.revoked += u64::from(found.newest.remove(&block).is_some());
             }
             for (&block, image) in contents.blocks().iter().zip(0..) {
                 self.may_be_home(block).map_err(Failed::Source)?;
@@ -303,7 +295,7 @@ impl<'a> Log<'a> {
             }
             Ok(None::<()>)
         })?;
-        if durable < found.next || plant::is(Defect::SilentDamage) {
+        if durable < found.next {
             return Ok(());
         }
         let structure = format!("journal unit {}", found.next);

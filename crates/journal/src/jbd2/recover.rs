@@ -15,7 +15,6 @@ use crate::salvage::{GivenUp, Salvaged, longest};
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{FastCommit, FastCommitReader, JournalIncompat, JournalSuperblock, LogFormat};
@@ -209,9 +208,7 @@ impl<'a> Log<'a> {
         reach::hit_if(whole.at < start, Place::ReplayWrapped);
         let images = self.collect(&whole)?;
         let recovered = self.replay(&images, whole.end.wrapping_sub(whole.first), volume.blocks)?;
-        if !plant::is(Defect::MissingFlushInRecovery) {
-            self.store.flush()?;
-        }
+        self.store.flush()?;
         Ok((recovered, whole.end))
     }
 

@@ -7,7 +7,6 @@ use super::Recovered;
 use super::recover::Log;
 use super::scan::Whole;
 use crate::{Corrupt, JournalError, NumberHash, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::FormatError;
 use ondol_format::jbd2::{self, BlockType, Descriptor, Header, Revoke, Tag};
@@ -49,20 +48,16 @@ impl Log<'_> {
         })?;
         images.sort_unstable_by_key(|image| (image.home, self.ring.distance(whole.start, image.at.into())));
         let before = images.len();
-        if any_revoked && !plant::is(Defect::UnreadRevoke) {
+        if any_revoked {
             let revokes = self.revokes(whole, &images)?;
-            let later = |i: &Image| {
-                revokes
-                    .get(&i.home)
-                    .is_some_and(|&r| plant::is(Defect::RevokeForever) || !jbd2::sequence_after(i.sequence, r))
-            };
+            let later = |i: &Image| revokes.get(&i.home).is_some_and(|&r| !jbd2::sequence_after(i.sequence, r));
             images.retain(|image| !later(image));
         }
         let revoked = (before - images.len()) as u64;
         let all = images.len();
         images.dedup_by(|next, kept| {
             let same = next.home == kept.home;
-            if same && !plant::is(Defect::OldImageWins) {
+            if same {
                 *kept = *next;
             }
             same
@@ -145,10 +140,10 @@ impl Log<'_> {
         }
         let mut bytes = self.read(at.into())?;
         let tag = Tag { block: home, escaped, checksum };
-        if !plant::is(Defect::UncheckedChecksum) && !jbd2::tag_checksum_matches(&self.format, sequence, &tag, &bytes) {
+        if !jbd2::tag_checksum_matches(&self.format, sequence, &tag, &bytes) {
             return Err(bad(format!("wrong checksum in transaction {sequence}")).into());
         }
-        if escaped && !plant::is(Defect::UnescapedImage) {
+        if escaped {
             reach::hit(Place::ReplayEscaped);
             jbd2::unescape(&mut bytes);
         }

@@ -2,7 +2,6 @@
 
 use super::recover::Log;
 use crate::{Corrupt, JournalError, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach;
 use ondol_format::jbd2::{
     self, BlockType, Commit, Descriptor, HEADER, Header, JournalIncompat, OldChecksum, Tag, sequence_after,
@@ -76,7 +75,7 @@ impl Log<'_> {
 
     /// Whether a block belongs to this transaction, and not to an earlier lap of the log.
     fn is_of(&self, header: &Header, sequence: u32) -> bool {
-        header.sequence == sequence || plant::is(Defect::StaleRing)
+        header.sequence == sequence
     }
 
     /// The whole transactions from position `start` on, the first of which is number `first`, but not more than `most`.
@@ -109,7 +108,6 @@ impl Log<'_> {
                     // Its first sector is there and is wrong: no crash does that, sectors are not torn.
                     let judged = Commit::parse(&block, &self.format, self.place(at));
                     match judged.and_then(|commit| sums.judge(&commit, self.place(at))) {
-                        Err(_) if plant::is(Defect::UncheckedChecksum) => {}
                         Err(e) if self.commits_in_order() => return Err(self.corrupt(at, &e)),
                         Err(_) => break,
                         Ok(time) => found.newest = Some(time),

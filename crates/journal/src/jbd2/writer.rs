@@ -8,7 +8,6 @@ use crate::contract::Tid;
 use crate::device::Passing;
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::Time;
@@ -70,11 +69,7 @@ impl Jbd2Log {
         let written = parts.len() as u64;
         // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot be
         // torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
-        if plant::is(Defect::CommitBeforeData) {
-            parts.push(Part::Own(self.commit_block(tx.tid)));
-        } else if !plant::is(Defect::UnzeroedCommitPlace) {
-            parts.push(Part::Own(vec![0; self.area.block_size()]));
-        }
+        parts.push(Part::Own(vec![0; self.area.block_size()]));
         self.write_parts(at, &parts)?;
         Ok(written)
     }
@@ -104,9 +99,7 @@ impl Jbd2Log {
             writer.finish();
             Part::Own(bytes)
         };
-        let revoked = if plant::is(Defect::SkippedRevoke) { &[][..] } else { &tx.revoked };
-        let most = if plant::is(Defect::RevokesOfOneBlock) { 1 } else { usize::MAX };
-        revoked.chunks(jbd2::revoke_capacity(&self.format)).take(most).map(make).collect()
+        tx.revoked.chunks(jbd2::revoke_capacity(&self.format)).map(make).collect()
     }
 
     /// A descriptor block and the images it describes.
@@ -139,7 +132,7 @@ impl Jbd2Log {
         let first = at + self.revoke_blocks(tx.revoked.len() as u64);
         // A descriptor block precedes as many images as it has tags.
         let place = |n: u64| (first + n + n / tags + 1) % ring;
-        let as_it_is = |image: &Block| !jbd2::is_escape_needed(image) || plant::is(Defect::SwappedEscaped);
+        let as_it_is = |image: &Block| !jbd2::is_escape_needed(image);
         (0..).zip(&tx.images).map(|(n, (_, image))| as_it_is(image).then(|| place(n))).collect()
     }
 
@@ -167,9 +160,7 @@ impl LogFormat for Jbd2Log {
 
     fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let written = self.append(at, tx)?;
-        if !plant::is(Defect::MissingFlushBeforeCommit) {
-            barrier()?;
-        }
+        barrier()?;
         self.append_commit((at + written) % self.area.ring_blocks(), tx.tid)?;
         Ok(written + 1)
     }

@@ -3,7 +3,6 @@
 use super::record::{self, Entry, Fetch, InPage};
 use crate::contract::{Client, Derived, Kind};
 use crate::{Extent, JournalError, Ranges, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -160,7 +159,7 @@ impl Blocks {
                 let behind = groups.get(group + 1).map_or(self.parts.len(), |at| *at);
                 for part in self.parts[*at..behind].iter_mut().take_while(|part| (part.nth as usize) < *before) {
                     self.dropped = true;
-                    part.dropped = !plant::is(Defect::UnreadRevoke);
+                    part.dropped = true;
                 }
                 next[group] = group + 1;
                 group = unseen(&mut next, group + 1);
@@ -173,9 +172,6 @@ impl Blocks {
     pub(super) fn add_derived(&mut self, client: &dyn Client) -> BTreeMap<u64, Ranges> {
         let (mut bytes, mut kinds) = (BTreeMap::<u64, Ranges>::new(), BTreeMap::new());
         for derived in self.changed.iter().filter_map(|changed| client.derived(changed.kind)) {
-            if plant::is(Defect::UnderivedValues) {
-                continue;
-            }
             let Derived { block, kind, bytes: range } = derived;
             kinds.entry(block).or_insert(kind);
             bytes.entry(block).or_default().add(range);

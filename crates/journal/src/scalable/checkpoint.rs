@@ -13,7 +13,6 @@ use crate::cache::Buf;
 use crate::contract::{Kind, Tid};
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::{Arc, thread, untold};
@@ -110,14 +109,9 @@ impl Core {
             made => self.or_abort(made)?,
         };
         self.tried.fetch_max(end_of(batches), Relaxed);
-        let mut parts = in_order(&batch, &*self.client, self.home_pages.is_some());
-        if plant::is(Defect::LostHomeWrite) {
-            parts[1].lose_one();
-        }
+        let parts = in_order(&batch, &*self.client, self.home_pages.is_some());
         let written = self.write_home(&parts, &entries);
-        if let Err(e) = written
-            && !plant::is(Defect::UnheededHome)
-        {
+        if let Err(e) = written {
             give_back(&batch, &bufs);
             // A thread that has failed is a defect, and no disk that may work again.
             return match e {
@@ -156,9 +150,6 @@ impl Core {
         self.set_entries(entries)?;
         for part in needed(parts, entries) {
             part.write(&self.store, self.config.writers(&*self.env), self.block_size)?;
-            if plant::is(Defect::MissingFlushBeforeTail) {
-                continue;
-            }
             self.flush()?;
         }
         Ok(())
@@ -305,7 +296,7 @@ impl Core {
         let is_home = |at: InPage| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page));
         let there = changed.page.is_some_and(|at| is_home(at) || self.home_pages.is_some());
         reach::hit_if(there, Place::ThereAlready);
-        if state.logged.has(changed.records) || plant::is(Defect::UncommittedHome) {
+        if state.logged.has(changed.records) {
             let dirty = std::mem::take(&mut state.dirty);
             let image = state.image().or_else(|| there.then(Block::default));
             let image = image.ok_or(JournalError::LostData { block: buf.block })?;

@@ -5,7 +5,6 @@ use super::pages::{self, Pages};
 use crate::Result;
 use crate::area::{runs, write_many};
 use crate::contract::Tid;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 
 /// So great a part of the memory for blocks that are not home may wait, however fast home is, and of the pages: each that waits has one.
@@ -78,9 +77,6 @@ impl Core {
         // Beside the cache, those that have records hold it.
         let let_go = |image| self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
         reach::hit_if(image.is_some_and(let_go), Place::LetGo);
-        if let (Some(home), Some(page), true) = (&self.home_pages, page, plant::is(Defect::RemapUncommitted)) {
-            drop(home.remap(&[(block, page)]));
-        }
     }
 
     fn write_waiting(&self, images: &[(u64, crate::Block)]) -> Result<()> {
@@ -89,9 +85,6 @@ impl Core {
         }
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
         self.data_runs.add(runs(images).count() as i64);
-        if plant::is(Defect::UnflushedPages) {
-            return Ok(());
-        }
         self.flush()
     }
 }

@@ -16,7 +16,6 @@ use crate::piece::{Piece, Sources};
 use crate::{JournalError, Kind, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex};
@@ -104,11 +103,7 @@ impl Engine for ScalableEngine {
         &self.core.cache
     }
 
-    fn take_as_empty(&self, block: u64, kind: Kind) {
-        if plant::is(Defect::TableTaken) {
-            self.core.cache.take_as_empty(block, kind);
-        }
-    }
+    fn take_as_empty(&self, _: u64, _: Kind) {}
 
     fn max_blocks(&self) -> u32 {
         let blocks = record::blocks_in(self.core.log.most(), self.core.block_size);

@@ -6,7 +6,6 @@
 use crate::NumberHash;
 use crate::cache::Buf;
 use crate::contract::Extent;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
@@ -50,7 +49,7 @@ impl Freed {
     pub(super) fn begin_checkpoint(&self, end: u64) -> Range<u64> {
         let mut state = self.state.lock();
         state.checkpoint = true;
-        if plant::is(Defect::UntoldOwner) { end..end } else { end..state.released.max(end) }
+        end..state.released.max(end)
     }
 
     /// Which of `blocks` records in `later` have freed, if the log has older records of them.
@@ -94,7 +93,7 @@ impl Freed {
             return;
         }
         let mut state = self.state.lock();
-        if state.checkpoint && !plant::is(Defect::ReuseDuringCheckpoint) {
+        if state.checkpoint {
             reach::hit(Place::FreedBesideCheckpoint);
             return;
         }
@@ -103,7 +102,7 @@ impl Freed {
         self.waiting.store(state.waiting.len() as u64, SeqCst);
         let Some((newest, _)) = now.last_key_value() else { return };
         // A record may tell what it frees after later ones have: those have owners already.
-        let before = if plant::is(Defect::OlderRelease) { 0 } else { state.released };
+        let before = state.released;
         state.released = before.max(newest + 1);
         let extents: Vec<Extent> = now.into_values().flatten().collect();
         release(&extents);

@@ -4,7 +4,6 @@ use crate::area::write_many;
 use crate::contract::{Client, Images, Kind, Patches};
 use crate::{Block, Ranges, Result};
 use ondol_block::BlockStore;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use std::collections::BTreeMap;
 
@@ -75,13 +74,6 @@ impl Part {
         self.len() == 0
     }
 
-    /// As if one had never been there.
-    pub(super) fn lose_one(&mut self) {
-        if self.whole.pop().is_none() {
-            self.in_place.pop();
-        }
-    }
-
     /// Durable with the next flush.
     pub(super) fn write(&self, store: &Arc<dyn BlockStore>, writers: usize, block_size: usize) -> Result<()> {
         write_many(store, writers, block_size, &self.whole)?;
@@ -96,7 +88,7 @@ pub(super) fn in_order(batch: &Batch, client: &dyn Client, lends: bool) -> [Part
     let mut parts = [Part::default(), Part::default()];
     for (block, homing) in batch.iter().filter(|(_, homing)| !homing.there) {
         let part = &mut parts[usize::from(!homing.built)];
-        let may_tear = lends && (client.may_tear(homing.kind) || plant::is(Defect::TornStart));
+        let may_tear = lends && client.may_tear(homing.kind);
         let images = if may_tear { &mut part.in_place } else { &mut part.whole };
         images.push((*block, homing.image.clone()));
     }

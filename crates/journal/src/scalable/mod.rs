@@ -49,7 +49,6 @@ use home_pages::HomePages;
 use named::Named;
 use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::Striped;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
@@ -122,7 +121,7 @@ impl Core {
 
     /// The first `written` writes in place are durable when this returns.
     fn flush_first(&self, written: u64) -> Result<()> {
-        if self.in_place.covers(written) || plant::is(Defect::MissingDataFlush) {
+        if self.in_place.covers(written) {
             return Ok(());
         }
         reach::hit(Place::DataFlush);
@@ -290,7 +289,7 @@ impl Core {
         state.logged.add(builds_on);
         // This operation has the buffer, and those that have records.
         let is_sole = |closed: &Closed<'_>| closed.is_sole(&buf, 1 + usize::from(is_held));
-        let needs_base = page.is_some() && state.logged.needs_base() && !plant::is(Defect::ForgottenBase);
+        let needs_base = page.is_some() && state.logged.needs_base();
         reach::hit_if(needs_base, Place::BaseKept);
         if let Some((page, _closed)) = closed.filter(|(_, closed)| !needs_base && is_sole(closed)) {
             reach::hit(Place::LetGo);
@@ -313,9 +312,6 @@ impl Core {
         let mut shards: Vec<usize> = draft.counters.iter().map(|counter| shard(counter.staged)).collect();
         shards.sort_unstable();
         shards.dedup();
-        if plant::is(Defect::UnlockedCounters) {
-            shards.clear();
-        }
         shards.into_iter().map(|shard| self.counters[shard].lock()).collect()
     }
 
@@ -329,10 +325,7 @@ impl Core {
         loop {
             let bufs =
                 if freed.is_empty() { Vec::new() } else { self.dirty.inside(freed.iter().map(|(extent, _)| *extent)) };
-            let mut known = record::runs_of(bufs.iter().map(|buf| buf.block));
-            if plant::is(Defect::SkippedRevoke) {
-                known.clear();
-            }
+            let known = record::runs_of(bufs.iter().map(|buf| buf.block));
             reach::hit_if(!known.is_empty(), Place::RevokeWritten);
             let draft = Draft::new(arena, blocks, &known, named, self.block_size);
             if draft.bytes.len() as u64 <= self.log.most() || known.is_empty() {
@@ -383,10 +376,6 @@ impl Core {
         drop(counters);
         if !freed.is_empty() {
             let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
-            if plant::is(Defect::EarlyReuse) {
-                self.client.release(&extents);
-                return Ok(Tid(position));
-            }
             self.stats.lock().revokes += extents.len() as u64;
             untold();
             self.freed.add(position, extents, dead);

@@ -12,7 +12,6 @@ use crate::cache::Buf;
 use crate::change::Change;
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
@@ -197,7 +196,7 @@ impl<'p> Naming<'p> {
         let area = self.pages.map(Pages::area).or_else(|| self.home.map(HomePages::area));
         let Some(area) = area else { return Ok(None) };
         let at_once = || self.named.iter().filter(|named| !named.at.or_home);
-        if at_once().next().is_none() || plant::is(Defect::UnfilledPage) {
+        if at_once().next().is_none() {
             return Ok(None);
         }
         reach::hit(Place::PageStored);

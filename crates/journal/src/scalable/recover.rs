@@ -14,7 +14,6 @@ use crate::jbd2::Recovered;
 use crate::{JournalError, Ranges, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_nvm_log::{Contents, OnDamage, PageArea};
@@ -73,9 +72,7 @@ pub fn recover(
     let parts = in_order(&batch, client, lender.is_some());
     for part in needed(&parts, &entries) {
         part.write(store, writers(env), block_size)?;
-        if !plant::is(Defect::MissingFlushInRecovery) {
-            store.flush()?;
-        }
+        store.flush()?;
     }
     let transactions = contents.commits().len() as u64;
     let recovered = Recovered { transactions, blocks: batch.len() as u64, revoked: found.freed.len() as u64 };
@@ -123,7 +120,7 @@ impl Source<'_> {
     fn fetch(&mut self, at: InPage, image: &mut [u8]) -> Result<()> {
         let pages = self.contents.pages();
         let is_there = pages.map_or(Ok(false), |pages| pages.read(at.page, image))?;
-        if is_there && (at.is(image) || plant::is(Defect::UncheckedPage)) {
+        if is_there && at.is(image) {
             return Ok(());
         }
         self.store.read(self.block * image.len() as u64, image)?;
@@ -150,7 +147,7 @@ fn image(
     client: &dyn Client,
 ) -> Result<Homing> {
     let (mut image, mut dirty, mut built) = (vec![0; block_size], Ranges::default(), false);
-    if changed.fresh && !plant::is(Defect::UnfreshBase) {
+    if changed.fresh {
         dirty.add(0..block_size as u32);
     } else {
         built = changed.kind != Kind::DATA && client.build(changed.kind, &mut image);

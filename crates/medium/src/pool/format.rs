@@ -3,7 +3,6 @@
 use super::AREAS_START;
 use crate::header::{HeaderFault, check_header, seal_header};
 use crate::{Domain, PAGE};
-use ondol_env::plant::{self, Defect};
 use std::fmt;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -157,7 +156,6 @@ impl Header {
     pub(crate) fn decode(bytes: &[u8; PAGE as usize]) -> Result<Self, HeaderFault> {
         let raw: &Raw = zerocopy::transmute_ref!(bytes);
         match check_header(bytes, &SIGNATURE) {
-            Err(HeaderFault::Checksum { .. }) if plant::is(Defect::PoolUncheckedChecksum) => {}
             other => other?,
         }
         match (raw.version.get(), raw.incompat.get()) {

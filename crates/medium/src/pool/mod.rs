@@ -6,7 +6,6 @@ mod recover;
 
 use crate::{Domain, HeaderFault, Nvm, NvmError, PAGE};
 use error::Result;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use std::ops::Range;
 
@@ -60,14 +59,8 @@ impl Pool {
         }
         let pool = Self::of(nvm, header);
         pool.forget_headers()?;
-        let late = plant::is(Defect::PoolPublishBeforeData);
-        if !late {
-            pool.clear_heads(&pool.header.areas)?;
-        }
+        pool.clear_heads(&pool.header.areas)?;
         HEADERS.iter().try_for_each(|copy| pool.write_header(*copy, &pool.header))?;
-        if late {
-            pool.clear_heads(&pool.header.areas)?;
-        }
         Ok(pool)
     }
 
@@ -155,14 +148,8 @@ impl Pool {
     pub fn allot_all(&mut self, kinds: &[(AreaKind, u64)]) -> Result<Vec<Area>> {
         let areas = place(self.nvm.name(), self.header.size, &self.header.areas, kinds)?;
         let new: Vec<Area> = areas.iter().filter(|a| !self.header.areas.contains(a)).copied().collect();
-        let late = plant::is(Defect::PoolPublishBeforeData);
-        if !late {
-            self.clear_heads(&new)?;
-        }
+        self.clear_heads(&new)?;
         self.change(|header| header.areas = areas)?;
-        if late {
-            self.clear_heads(&new)?;
-        }
         // Who else has the memory may be storing to it: it is asked again when the pool is opened the next time.
         if let Some(nvm) = Arc::get_mut(&mut self.nvm).filter(|_| pinnable(&new).is_some()) {
             nvm.make_pinnable(pinnable(&self.header.areas));
@@ -185,16 +172,9 @@ impl Pool {
 
     fn write_header(&self, offset: u64, header: &Header) -> Result<()> {
         let mut batch = self.nvm.stored();
-        if plant::is(Defect::PoolMissingWriteBack) {
-            batch.store(offset, &header.encode())?;
-            batch = self.nvm.stored();
-        } else {
-            batch.copy(offset, &header.encode())?;
-        }
+        batch.copy(offset, &header.encode())?;
         let written = batch.write_back();
-        if !plant::is(Defect::PoolMissingFence) {
-            written.fence()?;
-        }
+        written.fence()?;
         Ok(())
     }
 

@@ -10,13 +10,8 @@ mod atomics {
     }
 }
 
-mod behaviour;
-mod hostile;
 mod model;
-mod planted;
-mod power;
 mod rig;
 #[allow(dead_code, reason = "the core as the tests use it")]
 #[path = "../../src/ring.rs"]
 mod ring;
-mod schedules;

@@ -56,7 +56,6 @@ use disk::Held;
 use keeper::Keeper;
 use local::Log;
 use ondol_block::Counters;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
@@ -280,9 +279,7 @@ fn batch(seed: u32, puts: Vec<Put>, newest: Newest, header: Option<Header>) -> W
             None => batch.delete(key),
         }
     }
-    if header.is_some() || !plant::is(Defect::HomeUnnumbered) {
-        batch.put(NEWEST_KEY, newest.encode(seed));
-    }
+    batch.put(NEWEST_KEY, newest.encode(seed));
     if let Some(header) = header {
         batch.put(HEADER_KEY, header.encode());
     }

@@ -23,7 +23,6 @@ use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapsh
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, probe};
 use bytes::Bytes;
 use ondol_block::Counters;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::AtomicU64;
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
@@ -133,8 +132,6 @@ struct Found {
     leases: Leases,
     lease: Lease,
     number: u64,
-    /// What whoever opens breaks on purpose: threads of the runtime do not know it.
-    planted: Option<Defect>,
     disk: Option<Arc<Held>>,
 }
 
@@ -196,9 +193,9 @@ impl Home {
     fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
         let border = border(bucket)?;
         let disk = Held::open(opening.disk.as_ref(), bucket.name())?;
-        let (b, o, cached, planted) = (bucket.clone(), opening.clone(), disk.clone(), plant::current());
+        let (b, o, cached) = (bucket.clone(), opening.clone(), disk.clone());
         let work = async move {
-            let found = Found { disk: cached, ..Found::find(b, o, making.is_some(), planted).await? };
+            let found = Found { disk: cached, ..Found::find(b, o, making.is_some()).await? };
             match found.database(making).await {
                 Ok(open) => Ok((found, open)),
                 Err(e) => {
@@ -285,7 +282,7 @@ impl Home {
 }
 
 impl Found {
-    async fn find(bucket: Bucket, opening: Opening, make: bool, planted: Option<Defect>) -> Result<Self, HomeError> {
+    async fn find(bucket: Bucket, opening: Opening, make: bool) -> Result<Self, HomeError> {
         let leases = leases(&bucket);
         // The first request says best what is wrong with the bucket.
         let found = manifest(&bucket).await?;
@@ -314,12 +311,12 @@ impl Found {
         let number = match leases.take(&lease, false).await {
             // Nobody is fenced by who could not go on without a log.
             Err(HomeError::Held { .. }) if opening.take_over => {
-                require_log(&bucket, &opening, planted).await?;
+                require_log(&bucket, &opening).await?;
                 leases.take(&lease, true).await?
             }
             taken => taken?,
         };
-        Ok(Self { bucket, opening, updates, manifest: newest, leases, lease, number, planted, disk: None })
+        Ok(Self { bucket, opening, updates, manifest: newest, leases, lease, number, disk: None })
     }
 
     fn keeper(&self) -> Keeper {
@@ -330,7 +327,7 @@ impl Found {
     async fn database(&self, making: Option<Making>) -> Result<Database, HomeError> {
         let Bucket { name, store, .. } = &self.bucket;
         let (cache, empty) = (cache(self.opening.cache), Arc::new(Empty::default()));
-        let bypass = Bypass::new(store.clone(), self.opening.object / 2, empty.clone(), self.planted);
+        let bypass = Bypass::new(store.clone(), self.opening.object / 2, empty.clone());
         let builder = Db::builder(database(&self.bucket), bypass.clone());
         let collecting = GarbageCollectorBuilder::new(database(&self.bucket), store.clone());
         let builder = builder.with_gc_builder(collecting.with_options(collector(self.updates)).with_gc_filter(empty));
@@ -383,7 +380,7 @@ impl Found {
         if !header.closed && header.epoch > 0 {
             tracing::info!("{name}: the last writer has not closed");
         }
-        let joined = judged(self.planted, &self.opening, name, &header, newest.number)?;
+        let joined = judged(&self.opening, name, &header, newest.number)?;
         let note = noted(name, header.seed, record(db, name, NOTE_KEY).await?)?;
         let sorted = begun.last_l0_seq();
         if note.seq > sorted {

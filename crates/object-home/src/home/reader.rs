@@ -11,7 +11,6 @@ use super::still::Still;
 use super::{HomeError, clone};
 use crate::Bucket;
 use bytes::Bytes;
-use ondol_env::plant::{self, Defect};
 use slatedb::config::DbReaderOptions;
 use slatedb::{DbReader, DbReaderMode};
 use std::time::Duration;
@@ -89,7 +88,7 @@ async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, Ho
 }
 
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
-pub(super) async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>) -> Result<(), HomeError> {
+pub(super) async fn require_log(bucket: &Bucket, opening: &Opening) -> Result<(), HomeError> {
     let name = &bucket.name;
     let (reader, header) =
         match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default(), None).await {
@@ -100,21 +99,12 @@ pub(super) async fn require_log(bucket: &Bucket, opening: &Opening, planted: Opt
     let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
     leave(reader).await;
     let number = newest?.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
-    judged(planted, opening, name, &header, number).map(drop)
+    judged(opening, name, &header, number).map(drop)
 }
 
 /// The local log of an opening, looked at by a thread that may wait.
-pub(super) fn judged(
-    planted: Option<Defect>,
-    opening: &Opening,
-    name: &str,
-    header: &Header,
-    newest: u64,
-) -> Result<Option<Joined>, HomeError> {
-    tokio::task::block_in_place(|| {
-        let _planted = plant::set(planted);
-        judge(opening, name, header, newest)
-    })
+pub(super) fn judged(opening: &Opening, name: &str, header: &Header, newest: u64) -> Result<Option<Joined>, HomeError> {
+    tokio::task::block_in_place(|| judge(opening, name, header, newest))
 }
 
 /// The note about the database's log. None was written before the first bypass.

@@ -9,7 +9,6 @@ use super::bypass::{Begun, Beside, Bypass, NOTE_KEY};
 use super::error::is_fence;
 use super::keeper::Keeper;
 use super::{Home, HomeError, Writer, bounded, hand_over, local};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
 use slatedb::config::{FlushOptions, FlushType};
@@ -158,11 +157,7 @@ impl Home {
 
     fn flush_log(&self, writer: &Writer, seq: u64) -> Result<(), HomeError> {
         reach::hit(Place::LogPut);
-        if plant::is(Defect::HomeUnflushed) {
-            return Ok(());
-        }
         match self.drive("making a batch durable", writer.flusher.durable(seq)) {
-            Err(HomeError::Fenced { .. }) if plant::is(Defect::HomeUnfenced) => Ok(()),
             flushed => flushed,
         }
     }
@@ -213,7 +208,7 @@ impl Flusher {
     pub(super) async fn durable(&self, seq: u64) -> Result<(), HomeError> {
         if !self.bypass.is_pending() {
             self.flushed(FlushType::Wal, seq).await?;
-            if !self.bypass.is_pending() || plant::is(Defect::HomeLeftOut) {
+            if !self.bypass.is_pending() {
                 return Ok(());
             }
         }

@@ -2,7 +2,6 @@
 
 use super::{GroupInfo, Groups};
 use crate::{Error, Ino, Result, kind};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Superblock, bitmap};
@@ -76,7 +75,7 @@ impl Groups {
         let first = if g == 0 { sb.first_ino() as usize - 1 } else { 0 };
         let found = bitmap::find_next_zero(map, hint.max(first), sb.inodes_per_group() as usize);
         let Some(index) = found else { return Ok(None) };
-        if is_alone(sb, map, g, index) || plant::is(Defect::TableInUse) {
+        if is_alone(sb, map, g, index) {
             // Before anybody else can take one of its inodes.
             let ino = g * sb.inodes_per_group() + index as u32 + 1;
             let (block, _) = sb.inode_location(info.inode_table, index as u32);

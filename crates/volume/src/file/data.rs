@@ -3,7 +3,6 @@
 use super::write::ATOMIC_MAX;
 use crate::op::Op;
 use crate::{DataMode, Ino, Result, Volume};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -36,7 +35,7 @@ impl OnceJournaled {
     }
 
     fn contains(&self, ino: Ino) -> bool {
-        self.any.load(SeqCst) && !plant::is(Defect::ForgottenFlag) && self.inodes.lock().contains(&ino)
+        self.any.load(SeqCst) && self.inodes.lock().contains(&ino)
     }
 }
 

@@ -14,7 +14,6 @@ use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Exchange, Ino, Result, SetAttr, Volume};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::extent::{Extent, MAX_LOGICAL, capacity};
@@ -74,7 +73,7 @@ impl Volume {
     /// As [`Volume::exchange`], of inodes that are locked.
     pub(super) fn exchange_held(
         &self,
-        mut guards: Vec<NodeGuard>,
+        guards: Vec<NodeGuard>,
         a: (Ino, u64),
         b: (Ino, u64),
         how: &Exchange,
@@ -87,17 +86,8 @@ impl Volume {
         if how.dry_run {
             return self.begin_exchange(guards, sides, &agreed, how).map(drop);
         }
-        guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<_>>()?;
-        // Both parts belong into one operation.
-        let middle = if plant::is(Defect::SplitExchange) { agreed.blocks / 2 } else { 0 };
-        for part in [0..middle, middle..agreed.blocks].into_iter().filter(|part| !part.is_empty()) {
-            let sizes = agreed.sizes.filter(|_| part.end == agreed.blocks);
-            let sides = sides.map(|side| Side { first: side.first + part.start, ..side });
-            let how = Exchange { durable: how.durable || part.end < agreed.blocks, ..*how };
-            let agreed = Agreed { blocks: part.end - part.start, sizes, cut: 0..0 };
-            guards = self.exchange_step(guards, sides, &agreed, &how)?;
-        }
-        Ok(())
+        let guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<_>>()?;
+        self.exchange_step(guards, sides, &agreed, how).map(drop)
     }
 
     /// Gives file `to` what is written in file `from` from byte `first` on, both locked, and its new size. Between the bytes of `cut` it gets whatever is

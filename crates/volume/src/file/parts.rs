@@ -15,7 +15,6 @@ use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Exchange, Ino, Result, Volume};
 use ondol_env::apart::Striped;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::Inode;
@@ -93,14 +92,6 @@ impl Volume {
 
     /// All of it in one operation.
     fn parts_at_once(&self, node: &Arc<Node>, parts: Parts<'_, '_>) -> Result<()> {
-        if plant::is(Defect::SplitStores) && parts.len() > 1 {
-            self.parts_in_one(node, &parts[..1])?;
-            self.sync()?;
-            return self.parts_in_one(node, &parts[1..]);
-        }
-        if plant::is(Defect::StoresApart) {
-            return parts.iter().try_for_each(|part| self.parts_in_one(node, std::slice::from_ref(part)));
-        }
         self.parts_in_one(node, parts)
     }
 
@@ -113,7 +104,7 @@ impl Volume {
             if parts.is_empty() {
                 return Ok(());
             }
-            if !data::journaled(self, node.ino, &guard.state.inode) && !plant::is(Defect::StoredInPlace) {
+            if !data::journaled(self, node.ino, &guard.state.inode) {
                 self.once_journaled.add(node.ino);
             }
             let cost = match wanted {

@@ -8,7 +8,6 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume, orphan};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
@@ -47,7 +46,7 @@ impl Volume {
         loop {
             let mut op = Op::begin(self, vec![guard], step_cost(self))?;
             let done = free_behind_end(&mut op, ino)?;
-            if done && op.inode(ino)?.links > 0 && !plant::is(Defect::KeptTruncate) {
+            if done && op.inode(ino)?.links > 0 {
                 orphan::remove(&mut op, ino)?;
             }
             guard = op.close_holding(ino)?;
@@ -104,7 +103,7 @@ pub(crate) fn do_set_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<bool> 
         return Ok(true);
     }
     let done = free_behind_end(op, ino)?;
-    if !done && !plant::is(Defect::LostTruncate) {
+    if !done {
         orphan::add(op, ino)?;
     }
     Ok(done)

@@ -7,7 +7,6 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::untold;
 use ondol_format::Inode;
@@ -153,7 +152,7 @@ impl Volume {
         if len as u64 <= block_size {
             return len;
         }
-        let atomic = if plant::is(Defect::SplitOperation) { block_size } else { self.atomic_bytes() };
+        let atomic = self.atomic_bytes();
         if len as u64 <= atomic {
             return len;
         }

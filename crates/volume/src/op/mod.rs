@@ -23,7 +23,6 @@ use crate::error::unplanned;
 use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::untold;
@@ -163,7 +162,7 @@ impl<'v> Op<'v> {
         };
         let changed = |handle: &Handle<'_>| !handle.is_empty();
         let changes = self.wrote_over || self.handle.as_ref().is_some_and(changed);
-        let counts = |n: &OpNode| synchronous(n) && (n.dirty || !plant::is(Defect::UnsyncedContents));
+        let counts = |n: &OpNode| synchronous(n);
         !self.in_passing && changes && self.nodes.iter().any(counts)
     }
 
@@ -350,13 +349,11 @@ impl<'v> Op<'v> {
     /// As [`Op::close`].
     pub(crate) fn close_keeping(mut self) -> Result<(Tid, Vec<NodeGuard>)> {
         for at in 0..self.nodes.len() {
-            if self.nodes[at].dirty && (at == 0 || !plant::is(Defect::UnstagedInode)) {
+            if self.nodes[at].dirty {
                 self.stage_inode(at)?;
             }
         }
-        if !plant::is(Defect::UnwrittenLate) {
-            self.write_late()?;
-        }
+        self.write_late()?;
         let synchronous = self.is_synchronous();
         let handle = self.handle.take().ok_or(Error::Invalid("the operation is closed"))?;
         // Counted before the journal can release them.
@@ -372,9 +369,6 @@ impl<'v> Op<'v> {
         let is_empty = handle.is_empty();
         let tid = handle.close();
         untold();
-        if plant::is(Defect::UnwrittenLate) {
-            self.write_late()?;
-        }
         self.note_newest((!is_empty).then_some(tid));
         self.taken.clear();
         self.orphans.commit();

@@ -3,7 +3,6 @@
 use super::Op;
 use crate::node::Node;
 use crate::{Fsync, Volume};
-use ondol_env::plant::{self, Defect};
 use ondol_journal::Tid;
 
 impl Op<'_> {
@@ -13,11 +12,7 @@ impl Op<'_> {
         if self.vol.options.fsync != Fsync::File {
             return;
         }
-        let changes_names = self.nodes.iter().any(|node| node.dirty && node.inode.is_dir());
         for node in &self.nodes {
-            if plant::is(Defect::UnnotedName) && changes_names && !node.inode.is_dir() {
-                continue;
-            }
             if let Some(tid) = tid {
                 node.guard.node.newest.note(tid);
             }

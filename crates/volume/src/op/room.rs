@@ -6,7 +6,6 @@ use crate::behalf;
 use crate::kind::class;
 use crate::node::locate;
 use crate::{Error, Ino, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_journal::{Extent, NumberHash};
 use std::collections::HashSet;
@@ -134,7 +133,7 @@ impl Op<'_> {
     pub(crate) fn stage(&mut self, block: u64, bytes: &[u8]) -> Result<()> {
         // Blocks of a cluster that stays in use may hold what a committed state reaches.
         let reachable = self.late.is_some() && self.vol.shared.sb.cluster_ratio() > 1;
-        if plant::is(Defect::UnwrittenLate) || reachable {
+        if reachable {
             let block_size = self.vol.shared.sb.block_size() as usize;
             self.late.get_or_insert_default().push(block_size, block, 0, bytes);
             return Ok(());
@@ -147,9 +146,6 @@ impl Op<'_> {
     /// # Errors
     /// The store's failure.
     pub(crate) fn pass(&mut self, block: u64, bytes: &[u8]) -> Result<bool> {
-        if plant::is(Defect::UnwrittenLate) {
-            return self.stage(block, bytes).map(|()| true);
-        }
         Ok(self.handle()?.pass(block, bytes)?)
     }
 

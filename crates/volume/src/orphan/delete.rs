@@ -5,7 +5,6 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Attr, Error, Ino, Result, Volume, file, xattr};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 
@@ -87,9 +86,7 @@ impl Volume {
             guard = op.close_holding(ino)?;
         };
         xattr::free(&mut op, ino)?;
-        if !plant::is(Defect::KeptOrphan) {
-            super::remove(&mut op, ino)?;
-        }
+        super::remove(&mut op, ino)?;
         op.free_inode(ino)?;
         op.close().map(|_| ())
     }

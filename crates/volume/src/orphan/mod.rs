@@ -22,7 +22,6 @@ use crate::op::Op;
 use crate::{Error, Ino, Result, Volume, kind};
 use file::OrphanFile;
 use list::{List, ListGuard};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
@@ -188,7 +187,7 @@ fn add_to_file(op: &mut Op<'_>, file: &OrphanFile, ino: Ino) -> Result<bool> {
     reach::hit(Place::OrphanSlotTaken);
     op.orphans.claimed.push(ino);
     file.write(op, slot, ino)?;
-    if !plant::is(Defect::UnannouncedOrphans) && !op.vol().orphans.present.load(SeqCst) {
+    if !op.vol().orphans.present.load(SeqCst) {
         announce(op)?;
     }
     Ok(true)
@@ -209,7 +208,7 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         }
         reach::hit(Place::OrphanSlotCleared);
         op.orphans.released.push(ino);
-        return if plant::is(Defect::KeptSlot) { Ok(()) } else { file.write(op, slot, 0) };
+        return file.write(op, slot, 0);
     }
     if !op.orphans.on_list(ino) {
         return Ok(());
@@ -219,9 +218,6 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     reach::hit(if inside { Place::OrphanUnlistedInside } else { Place::OrphanUnlistedFirst });
     op.inode_mut(ino)?.dtime = 0;
     write_next(op, ino, 0)?;
-    if inside && plant::is(Defect::StaleOrphanLink) {
-        return Ok(());
-    }
     write_next(op, before, next)
 }
 

@@ -10,7 +10,6 @@ use crate::image::{Image, corrupt};
 use crate::{Error, Ino, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc, INODE_UNINIT};
 use ondol_format::{Incompat, Inode, RawSuperblock, Superblock, bitmap, layout};
@@ -417,11 +416,6 @@ impl Edit {
         let images = self.images()?;
         let need = images.len() as u64;
         self.store.flush()?;
-        if plant::is(Defect::ResizeEarlySize) {
-            let (block, _) = self.sb.superblock_location();
-            let early = images.iter().find(|(number, _)| *number == block);
-            early.map_or(Ok(()), |(block, bytes)| self.write_around(*block, bytes))?;
-        }
         let resized = self.end != self.sb.blocks_count();
         let ahead = if resized { images.clone() } else { Vec::new() };
         if let Err(e) = jbd2::commit_alone(&self.store, &self.map, self.env.clone(), images) {
@@ -463,7 +457,7 @@ impl Edit {
         jbd2::succeed(&*self.store, &self.map, &new)?;
         // The old log decides: see the module that changes a journal's size.
         let logs = [&new, &self.map];
-        for map in &logs[usize::from(plant::is(Defect::ResizeOneLog))..] {
+        for map in logs {
             let done = jbd2::commit_alone(&self.store, map, self.env.clone(), images.clone());
             done.map_err(|e| too_big(e, need, map))?;
         }

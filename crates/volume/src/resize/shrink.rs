@@ -8,7 +8,6 @@ use super::scan::{Mapped, join};
 use super::space::Space;
 use super::{ResizeStep, shape, spread};
 use crate::{Error, Ino, Replay, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::extent::Extent;
 use ondol_format::{Compat, Incompat, Inode, Superblock};
@@ -26,8 +25,6 @@ pub(super) struct Shrink {
     pub(super) space: Space,
     /// Where the volume is to end.
     pub(super) end: u64,
-    /// Those that a planted defect uses again.
-    reused: Vec<u64>,
 }
 
 /// Clusters that change their place: first block before, first block afterwards, blocks.
@@ -35,7 +32,7 @@ type Moves = Vec<(u64, u64, u64)>;
 
 impl Shrink {
     pub(super) fn new(edit: Edit, end: u64) -> Self {
-        Self { space: Space::new(&edit, end), edit, end, reused: Vec::new() }
+        Self { space: Space::new(&edit, end), edit, end }
     }
 
     /// Ends the transaction.
@@ -52,10 +49,7 @@ impl Shrink {
 
     /// Takes a block for a mapping.
     pub(super) fn take_node(&mut self) -> Result<u64> {
-        match self.reused.pop() {
-            Some(node) => Ok(node),
-            None => Ok(self.space.take(&self.edit, 1)?.start),
-        }
+        Ok(self.space.take(&self.edit, 1)?.start)
     }
 
     /// Moves everything that files have behind the end.
@@ -184,9 +178,6 @@ impl Shrink {
     /// Gives an inode a new mapping.
     fn remap(&mut self, ino: Ino, inode: &mut Inode, old: &Mapped, extents: &[Extent]) -> Result<()> {
         let ratio = u64::from(self.edit.sb.cluster_ratio());
-        if plant::is(Defect::ResizeReused) {
-            self.reused = old.nodes.iter().copied().filter(|&node| node < self.end).collect();
-        }
         let nodes = self.build(ino, inode, extents)?;
         let sectors = ratio * self.edit.block_size() as u64 / 512;
         inode.blocks = (inode.blocks + nodes.len() as u64 * sectors).saturating_sub(old.nodes.len() as u64 * sectors);

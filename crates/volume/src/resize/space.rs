@@ -2,7 +2,6 @@
 
 use super::edit::Edit;
 use crate::{Error, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_format::bitmap;
 use std::ops::Range;
 
@@ -48,8 +47,7 @@ impl Space {
             let usable = (self.end - edit.sb.group_first_block(g as u32)) / ratio;
             bitmap::pad(&mut map, usable.min(u64::from(edit.sb.clusters_in_group(g as u32))) as usize);
             let first = edit.sb.group_first_block(g as u32);
-            let later = if plant::is(Defect::ResizeForgotten) { &[] } else { &self.later[..] };
-            for &block in later.iter().filter(|&&block| edit.sb.group_of_block(block) == Some(g as u32)) {
+            for &block in self.later.iter().filter(|&&block| edit.sb.group_of_block(block) == Some(g as u32)) {
                 bitmap::set(&mut map, ((block - first) / ratio) as usize);
             }
             *slot = Some(map);

@@ -4,7 +4,6 @@ use super::value;
 use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, kind};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place as At};
 use ondol_env::sync::Arc;
 use ondol_format::xattr::{
@@ -12,7 +11,7 @@ use ondol_format::xattr::{
     write_block, write_inode,
 };
 use ondol_format::{Compat, Incompat, Inode, Place, RawSuperblock};
-use ondol_journal::{Extent, Kind};
+use ondol_journal::Extent;
 use std::mem::offset_of;
 
 /// Journal blocks that [`free`] may change beside the inode itself: the block, or its bitmap and descriptor.
@@ -284,8 +283,7 @@ pub(crate) fn free(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     }
     if !leave_shared(op, ino, at)? {
         reach::hit(At::XattrBlockFreed);
-        let kind = if plant::is(Defect::XattrFreedAsData) { Kind::DATA } else { kind::XATTR };
-        op.free_blocks(Extent { start: at, len: 1 }, kind)?;
+        op.free_blocks(Extent { start: at, len: 1 }, kind::XATTR)?;
     }
     let sectors = sectors(op);
     let inode = op.inode_mut(ino)?;

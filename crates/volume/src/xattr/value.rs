@@ -9,7 +9,6 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, file, orphan};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::thread;
 use ondol_format::csum::crc32c;
@@ -145,9 +144,7 @@ pub(super) fn count(op: &mut Op<'_>, changes: BTreeMap<Ino, i64>) -> Result<()> 
         reach::hit(if refs == 0 { Place::ValueDeleted } else { Place::ValueCounted });
         if refs == 0 {
             inode.links = 0;
-            if !plant::is(Defect::UnlistedValue) {
-                orphan::add(op, ino)?;
-            }
+            orphan::add(op, ino)?;
             op.dead_values.push(ino);
         }
     }

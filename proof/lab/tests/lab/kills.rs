@@ -2,7 +2,7 @@
 
 use crate::place::{needs_root, output};
 use crate::{lab, scratch};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -12,7 +12,7 @@ use crate::signals::Signals;
 use crate::workload::{self, Others, Schedules, Workload};
 use crate::{Prey, Replayed};
 use ondol::{DataMode, Durable, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_medium::{Domain, DomainError};
 use ondol_power::Sampling;
 use ondol_testkit::op::text;
@@ -63,7 +63,7 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     };
     let plant = args.defect().map_err(LaboratoryError)?;
     if plant.is_some() {
-        drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
+        drop(ondol_faults::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
     let domain = domain(&args).map_err(LaboratoryError)?;
     let prey = |engine, data| {

@@ -4,7 +4,6 @@ use super::Found;
 use crate::explore::{self, CasePath, Limits, Watch};
 use crate::pool::PoolRun;
 use crate::prey::{Prey, Replayed};
-use ondol_env::plant;
 use ondol_medium::Domain;
 use std::collections::HashSet;
 
@@ -13,7 +12,7 @@ use std::collections::HashSet;
 /// # Errors
 /// The pool fails without any crash.
 pub fn hunt_pool(prey: &Prey, domain: Domain, watch: &Watch) -> Result<Found, String> {
-    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    let _planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
     let run = PoolRun::record(domain)?;
     // A pool has few states: the recovery of each is crashed.
     let limits = Limits { recrash_every: u64::from(prey.limits.depth > 0), ..prey.limits };
@@ -28,7 +27,7 @@ pub fn hunt_pool(prey: &Prey, domain: Domain, watch: &Watch) -> Result<Found, St
 /// # Errors
 /// As [`hunt_pool`].
 pub fn replay_pool(prey: &Prey, domain: Domain, path: &CasePath) -> Result<Replayed, String> {
-    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    let _planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
     if let Ok(Some(violation)) = explore::replay(&PoolRun::record(domain)?, path) {
         return Ok(Replayed::Seen(violation));
     }

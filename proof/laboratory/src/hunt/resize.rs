@@ -5,7 +5,6 @@ use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
 use crate::prey::{Prey, Replayed};
 use crate::processor;
 use crate::resize::{ResizeRun, describe};
-use ondol_env::plant;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_testkit::resizing::Resizing;
 use std::collections::HashSet;
@@ -47,7 +46,7 @@ pub fn hunt_resizes(prey: &Prey, names: &[&str], watch: &Watch) -> Result<Found,
 
 fn explore(prey: &Prey, name: &str, watch: &Watch) -> Result<Report, String> {
     let of = Resizing::make(name)?;
-    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    let _planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
     let described = describe(&of, prey.seed, prey.plant);
     let run = match ResizeRun::record(of, prey.seed) {
         Ok(run) => run,
@@ -76,7 +75,7 @@ fn explore(prey: &Prey, name: &str, watch: &Watch) -> Result<Report, String> {
 /// As [`hunt_resizes`].
 pub fn replay_resize(prey: &Prey, name: &str, path: &CasePath) -> Result<Replayed, String> {
     let of = Resizing::make(name)?;
-    let planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    let planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
     // What fails without any crash, the hunt tells.
     if let Ok(run) = ResizeRun::record(of, prey.seed)
         && let Ok(Some(violation)) = explore::replay(&run, path)

@@ -7,7 +7,6 @@ use crate::data_word;
 use crate::signals::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::{DataMode, FormatOptions};
-use ondol_env::plant;
 use ondol_env::{Env, System};
 use ondol_testkit::image;
 use std::io::IsTerminal;
@@ -51,8 +50,8 @@ pub(crate) fn kill(args: &CrashArgs, rounds: u64) -> Result<ExitCode, Laboratory
 
 fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
     let plant = args.defect()?;
-    if plant.is_some() && !plant::AVAILABLE {
-        return Err(format!("--plant: {}", plant::Unavailable));
+    if plant.is_some() && !ondol_faults::AVAILABLE {
+        return Err(format!("--plant: {}", ondol_faults::Unavailable));
     }
     let memory = Path::new("/dev/shm");
     let usual = || if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -1,7 +1,7 @@
 //! A volume mounted by the program `ondol`, for as long as a value lives, killed when somebody wants it.
 
-use ondol_env::plant::{Defect, EVERYWHERE};
 use ondol_env::{Env, System};
+use ondol_faults::{Defect, EVERYWHERE};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -12,7 +12,7 @@ pub use threads::{Threaded, threaded};
 use crate::image::Kind;
 use crate::workload::{Mount, Workload, full};
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_testkit::op::text;
 
 /// A planted defect and what makes it visible.

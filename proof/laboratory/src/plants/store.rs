@@ -3,7 +3,7 @@
 use super::{Planted, simple};
 use crate::workload::{Mount, Workload};
 use ondol::{Durable, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_testkit::op::text;
 
 /// A defect that shows when the volume is in object storage.

@@ -4,7 +4,7 @@ use super::FULL;
 use crate::image::Kind;
 use crate::workload::{Mount, Others, Schedules, Workload};
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
+use ondol_faults::Defect;
 use ondol_testkit::op::{Op, text};
 
 /// A planted defect, and two threads that show it in some of their interleavings.

@@ -1,8 +1,8 @@
 //! What the tests of engines that need their image in an NVM pool share: a life of such an image, and how its crashes are looked at.
 
 use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
 use ondol_env::reach::Engines;
+use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::Planted;
 use ondol_laboratory::reach::{Tally, places};

@@ -39,7 +39,6 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
     PutOptions, PutPayload, PutResult, Result,
 };
-use ondol_env::plant::Defect;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use slatedb::object_store_tag::{ObjectStoreCallTag, SstType};
@@ -51,7 +50,6 @@ pub(super) struct Bypass {
     inner: Arc<dyn ObjectStore>,
     /// Objects of the log with so many bytes are left out.
     limit: usize,
-    planted: Option<Defect>,
     state: Mutex<State>,
     /// Bytes of batches that the database was given.
     given: AtomicU64,
@@ -100,13 +98,8 @@ impl Drop for Beside {
 }
 
 impl Bypass {
-    pub(super) fn new(
-        inner: Arc<dyn ObjectStore>,
-        limit: usize,
-        empty: Arc<Empty>,
-        planted: Option<Defect>,
-    ) -> Arc<Self> {
-        Arc::new(Self { inner, limit, planted, state: Mutex::default(), given: AtomicU64::new(0), empty })
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, limit: usize, empty: Arc<Empty>) -> Arc<Self> {
+        Arc::new(Self { inner, limit, state: Mutex::default(), given: AtomicU64::new(0), empty })
     }
 
     /// Something was left out that the manifest may not have.
@@ -186,8 +179,7 @@ impl Bypass {
         let mut state = self.state.lock();
         let again = state.last.as_ref().filter(|(path, _)| path == location).map(|(_, left_out)| *left_out);
         let is_large = len >= self.limit;
-        let gap = self.planted == Some(Defect::HomeGap);
-        let left_out = again.unwrap_or(is_large || (state.mode != Mode::Log && !gap));
+        let left_out = again.unwrap_or(is_large || state.mode != Mode::Log);
         if left_out {
             state.mode = Mode::Pending;
             state.large += u64::from(is_large);

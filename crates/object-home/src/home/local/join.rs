@@ -8,7 +8,6 @@ use crate::home::change::Put;
 use crate::home::record::Header;
 use crate::home::store::UNSEEN;
 use crate::home::{Home, HomeError, Order, Writer};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use std::time::Duration;
 
@@ -38,9 +37,6 @@ impl Home {
         header: Header,
     ) -> Result<(), HomeError> {
         self.put(writer, order, vec![], Some(header))?;
-        if plant::is(Defect::RedoEarlyEpoch) {
-            return Ok(());
-        }
         self.bring(writer, order)
     }
 
@@ -110,7 +106,7 @@ impl Home {
     fn replay(&self, writer: &Writer, order: &mut Order, log: &Log) -> Result<(), HomeError> {
         let ring = log.ring.lock();
         let damaged = |what: String| HomeError::LogDamaged { log: ring.name().to_owned(), what };
-        let (mut waiting, mut backwards) = (0, Vec::new());
+        let mut waiting = 0;
         ring.each(|head, body| {
             if head.number <= order.number {
                 reach::hit(Place::RedoKnown);
@@ -126,10 +122,6 @@ impl Home {
             let is_whole = logged.check(&self.format);
             is_whole.map_err(|e| damaged(format!("batch {}: {e}", head.number)))?;
             let puts = self.puts_of(logged)?;
-            if plant::is(Defect::RedoBackwards) {
-                backwards.push(puts);
-                return Ok(());
-            }
             self.put(writer, order, puts, None)?;
             waiting += head.len;
             if waiting >= STEP {
@@ -139,8 +131,6 @@ impl Home {
             Ok(())
         })?;
         drop(ring);
-        // None, unless that is planted.
-        backwards.into_iter().rev().try_for_each(|puts| self.put(writer, order, puts, None))?;
         self.settle_to(writer, order.number)
     }
 

@@ -8,7 +8,6 @@ use super::ring::{self, Ring, Survey};
 use super::{Local, Log};
 use crate::home::record::Header;
 use crate::home::{HomeError, Opening};
-use ondol_env::plant::{self, Defect};
 use ondol_env::{Env, System};
 
 /// A log that will be used.
@@ -53,7 +52,7 @@ pub(in crate::home) fn judge(
             return fresh(local, header, log.generation).map(Some);
         }
         Some(e) => return Err(e),
-        None if !is_planted(header, &log) && (log.uuid != header.log || log.epoch != header.epoch) => {
+        None if log.uuid != header.log || log.epoch != header.epoch => {
             return fresh(local, header, log.generation).map(Some);
         }
         None => {}
@@ -70,9 +69,6 @@ pub(in crate::home) fn judge(
 fn refusal(name: &str, header: &Header, newest: u64, ring: &Ring, survey: &Survey) -> Option<HomeError> {
     let LogHeader { uuid, home, epoch, .. } = ring.header;
     let (name, log, id) = (name.to_owned(), ring.name().to_owned(), text(uuid));
-    if is_planted(header, &ring.header) {
-        return None;
-    }
     if home != header.uuid {
         return Some(HomeError::LogForeign { name, log, uuid: id });
     }
@@ -96,13 +92,6 @@ fn refusal(name: &str, header: &Header, newest: u64, ring: &Ring, survey: &Surve
         let log = format!("{log} ({id})");
         HomeError::LogDamaged { log, what: format!("batch {number} was durable and cannot be read") }
     })
-}
-
-/// Whether a log is used that should not be.
-fn is_planted(header: &Header, log: &LogHeader) -> bool {
-    let is_foreign = log.home != header.uuid;
-    is_foreign && plant::is(Defect::RedoForeign)
-        || !is_foreign && (log.uuid != header.log || log.epoch < header.epoch) && plant::is(Defect::RedoOtherHistory)
 }
 
 /// A log that holds nothing yet. It is written when the volume is attached to it.

@@ -37,7 +37,6 @@ use super::change::Put;
 use super::settle::Turn;
 use books::Books;
 use format::{LogHeader, Moment, Tail, encode_record, record_len};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
 use ondol_env::{Env, System};
@@ -184,7 +183,7 @@ impl Log {
         if ring.fits(len) {
             return Ok(true);
         }
-        let settled = if plant::is(Defect::RedoEarlyRelease) { turn.newest() } else { turn.settled() };
+        let settled = turn.settled();
         let next = self.state.lock().written + 1;
         let (position, number) = self.books.release(settled).unwrap_or((ring.head, next));
         if position > ring.header.tail.position {
@@ -218,9 +217,7 @@ impl Log {
         let mut state = self.state.lock();
         loop {
             // Whoever has lost the volume acknowledges nothing, whatever the log has.
-            if !plant::is(Defect::RedoUnfenced) {
-                turn.require()?;
-            }
+            turn.require()?;
             if state.logged.max(turn.settled()) >= number {
                 return Ok(());
             }
@@ -232,10 +229,7 @@ impl Log {
             let written = state.written;
             drop(state);
             reach::hit(Place::RedoPersisted);
-            let persisted = match plant::is(Defect::RedoUnflushed) {
-                true => Ok(()),
-                false => self.medium.persist().map_err(|e| ring::failed(&*self.medium, "to persist", &e)),
-            };
+            let persisted = self.medium.persist().map_err(|e| ring::failed(&*self.medium, "to persist", &e));
             state = self.state.lock();
             state.flying = false;
             self.bell.notify_all();

@@ -8,7 +8,6 @@ use crate::dir::remove::{is_empty, remove};
 use crate::dir::{Dir, Entry};
 use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
@@ -77,9 +76,7 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
         }
         Fate::Freed | Fate::Orphan => {}
     }
-    if !plant::is(Defect::LostOrphan) {
-        orphan::add(op, ino)?;
-    }
+    orphan::add(op, ino)?;
     Ok(Fate::Orphan)
 }
 

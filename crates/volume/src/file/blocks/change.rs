@@ -5,10 +5,9 @@ use super::{DIRECT, END, LEVELS, locate, pointer};
 use crate::file::{Mapped, bad_pointer, tree};
 use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result, kind};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::extent::MAX_LOGICAL;
-use ondol_journal::{Block, Extent as Blocks, Kind};
+use ondol_journal::{Block, Extent as Blocks};
 
 /// The way from the inode to the pointer of one logical block.
 struct Path {
@@ -131,8 +130,7 @@ impl Path {
                 return self.put(op, level, slot, &vec![0; to - from]);
             }
             reach::hit(Place::PointersFreed);
-            let kind = if plant::is(Defect::PointersFreedAsData) { Kind::DATA } else { kind::INDIRECT };
-            op.free_blocks(Blocks { start: block, len: 1 }, kind)?;
+            op.free_blocks(Blocks { start: block, len: 1 }, kind::INDIRECT)?;
             tree::remove_blocks(op, self.ino, 1)?;
             (level, count) = (above, 1);
         }

@@ -6,7 +6,6 @@ use super::splice::splice;
 use crate::file::cluster;
 use crate::op::Op;
 use crate::{Error, Ino, Result, kind};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::extent::{Extent, MAX_LOGICAL};
@@ -104,8 +103,6 @@ fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result
 pub(in crate::file) fn data_kind(ino: Ino, inode: &Inode) -> Kind {
     match inode.file_type() {
         Some(FileType::Regular) => Kind::DATA,
-        Some(FileType::Symlink) if plant::is(Defect::SymlinkFreedAsData) => Kind::DATA,
-        Some(FileType::Directory) if plant::is(Defect::DirectoryFreedAsData) => Kind::DATA,
         Some(FileType::Symlink) => kind::SYMLINK,
         _ => kind::dir_leaf(ino, inode.generation),
     }

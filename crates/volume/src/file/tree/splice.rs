@@ -4,11 +4,10 @@ use super::ROOT;
 use super::path::{Level, Path};
 use crate::op::Op;
 use crate::{Error, Result};
-use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place as At};
 use ondol_format::Place;
 use ondol_format::extent::{Extent, Index, MAX_DEPTH, NodeMut};
-use ondol_journal::{Extent as Blocks, Kind};
+use ondol_journal::Extent as Blocks;
 use zerocopy::IntoBytes;
 
 /// Bytes of the node header, and of an entry.
@@ -222,8 +221,7 @@ impl Path {
     }
 
     fn free_node(&self, op: &mut Op<'_>, block: u64) -> Result<()> {
-        let kind = if plant::is(Defect::NodeFreedAsData) { Kind::DATA } else { self.kind };
-        op.free_blocks(Blocks { start: block, len: 1 }, kind)?;
+        op.free_blocks(Blocks { start: block, len: 1 }, self.kind)?;
         super::insert::remove_blocks(op, self.ino, 1)
     }
 }
