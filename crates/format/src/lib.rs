@@ -32,5 +32,5 @@ pub use error::{Corrupt, FormatError, Place, Result};
 pub use feature::{Compat, Features, Incompat, RoCompat};
 pub use inode::Inode;
 pub use superblock::{RawSuperblock, Superblock};
-pub use text::{is_printable, printable};
+pub use text::{is_printable, line, printable};
 pub use time::Time;

@@ -1,5 +1,18 @@
 //! Bytes of names and labels as text to be shown. Whoever chose them may have meant the reader's terminal or log.
 
+/// A message as one printable line, without the numbers that Rust adds to the operating system's reasons, as in
+/// `(os error 2)`.
+pub fn line(message: &str) -> String {
+    let message = message.trim().replace('\n', "; ");
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let message = parts.fold(first, |said, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => said + rest,
+        _ => said + " (os error " + part,
+    });
+    printable(message.as_bytes())
+}
+
 /// `bytes` on one line, whatever they are: printable characters of UTF-8 as they are, everything else as e2fsprogs has it, `^[` for the byte 0x1b, `^?` for
 /// 0x7f, `M-` before what has the high bit. Text that has passed here once passes unchanged.
 pub fn printable(bytes: &[u8]) -> String {

@@ -118,7 +118,7 @@ pub use nvm_meter::{NvmCounts, NvmMeter};
 pub use ondol_block::{Access, DeviceClass, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::mkfs::Usage;
-pub use ondol_format::{is_printable, printable};
+pub use ondol_format::{is_printable, line, printable};
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
     ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs,

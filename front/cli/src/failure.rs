@@ -1,7 +1,6 @@
 //! How commands fail: one line and an exit code.
 
 use crate::advice;
-use ondol::printable;
 use ondol_fuse::{ClientError, MountError};
 use std::process::ExitCode;
 
@@ -33,16 +32,6 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
     /// One line: what, where, and what to do.
     pub(crate) message: String,
-}
-
-/// Takes the numbers away that Rust adds to the operating system's reasons, as in `(os error 2)`.
-fn without_numbers(message: &str) -> String {
-    let mut parts = message.split(" (os error ");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |said, part| match part.split_once(')') {
-        Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => said + rest,
-        _ => said + " (os error " + part,
-    })
 }
 
 /// What a command answers: an exit code, or why it failed.
@@ -85,8 +74,7 @@ as_displayed!(&str, String, ClientError, ondol::OptionError, std::io::Error, rus
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Message) -> Self {
         // One line, whatever a helper program wrote.
-        let message = message.said().trim().replace('\n', "; ");
-        Self { code, message: printable(without_numbers(&message).as_bytes()) }
+        Self { code, message: ondol::line(&message.said()) }
     }
 
     /// For `map_err`.

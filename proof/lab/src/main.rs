@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Command::Manual { dir } => pages(&dir.join("man1")).map_err(|e| (FAILED, format!("{}: {e}", dir.display()))),
     };
     done.unwrap_or_else(|(code, what)| {
-        eprintln!("ondol-lab: {}", ondol::printable(what.trim().replace('\n', "; ").as_bytes()));
+        eprintln!("ondol-lab: {}", ondol::line(&what));
         ExitCode::from(code)
     })
 }

@@ -59,7 +59,7 @@ pub struct CrashArgs {
     /// Put the volume into object storage: into a store in memory, which is cut between any two requests. A sync ends there (remote), or in a log on this machine, which is cut, too (local). Engine batch, one thread
     #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"], hide = !ondol::HAS_BUCKETS)]
     pub(crate) store: Option<Durable>,
-    /// Break a rule on purpose, with --kill in the servers: something must be found (builds with the cargo feature `plant` only; `list` names them)
+    /// Break a rule on purpose, with --kill in the servers: something must be found (builds of `cargo xtask lab` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
     /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map, inline-data, clusters, values, large-inodes or linear [default: small for --calls and a file, else each its own]
