@@ -53,7 +53,7 @@ impl Tree {
         let from = |file: &str| fs::read_to_string(source.join(file)).map_err(|e| format!("{file}: {e}"));
         let ground = from("crates/env/src/lib.rs")?.replace("#![forbid(unsafe_code)]", "#![deny(unsafe_code)]");
         let ground =
-            format!("{ground}\n#[cfg(instrumented)]\npub mod coverage;\n#[cfg(instrumented)]\npub mod fault;\n");
+            format!("{ground}\n#[cfg(instrumented)]\npub mod coverage;\npub mod fault;\n");
         files.insert("crates/env/src/lib.rs".into(), Some(ground.into_bytes()));
         for name in ["coverage.rs", "fault.rs"] {
             let text = from(&format!("proof/faults/{name}"))?;
@@ -140,7 +140,7 @@ pub(crate) fn wrap() -> String {
     command.args(words);
     // Cargo asks for the compiler's version, too.
     if !package.is_empty() {
-        command.args(["--cfg", "instrumented"]);
+        command.args(["--cfg", "instrumented", "--check-cfg", "cfg(instrumented)"]);
     }
     // What is loaded into other programs, and what stands without the ground crate, is not observed.
     if of_product && !["/preload", "/skips"].iter().any(|name| package.ends_with(name)) {
