@@ -164,11 +164,11 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     cargo(&["build", "--workspace", "--all-features", "--example", "shared_lines"])?;
     let counts = metadata()?.target_directory.into_std_path_buf().join("debug/examples/shared_lines");
     run(Command::new(counts).args(["scalable", "create", "4", "8"]))?;
-    // Power cuts of programs under `ondol run`.
-    test(&["--test", "run", "after_a_power_cut"].map(String::from))?;
     if is_short {
         return Ok(());
     }
+    // Power cuts of programs under `ondol run`.
+    test(&["--test", "run", "after_a_power_cut"].map(String::from))?;
     // Its log in interleavings, killed anywhere, with power cuts.
     test(&["--lib", "schedules::what_"].map(String::from))?;
     // The images of e2fsprogs' tests, where they are.
