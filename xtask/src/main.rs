@@ -263,11 +263,11 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     cargo(&["test", "--no-run", "--example", "shared_lines"])?;
     let counts = metadata()?.target_directory.into_std_path_buf().join("debug/examples/shared_lines");
     run(Command::new(counts).args(["scalable", "create", "4", "8"]))?;
-    // Power cuts of programs under `ondol run`.
-    tests(&named(&["--test", "run", "after_a_power_cut"]))?;
     if is_short {
         return Ok(());
     }
+    // Power cuts of programs under `ondol run`.
+    tests(&named(&["--test", "run", "after_a_power_cut"]))?;
     // Its log in interleavings, killed anywhere, with power cuts.
     tests(&named(&["--lib", "schedules::what_"]))?;
     // The images of e2fsprogs' tests, where they are.
