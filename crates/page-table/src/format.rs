@@ -332,6 +332,7 @@ mod tests {
             assert!(Config::decode(&bad).is_err(), "bit {bit}");
         }
         let fault = |at: usize, byte: u8| {
+            let mut bytes = bytes;
             bytes[at] = byte;
             seal_header(&mut bytes);
             Config::decode(&bytes).unwrap_err()

@@ -59,6 +59,7 @@ const STANDS: [(&str, &str, &str); 16] = [
     ("docs/design/bench.md", "cargo build --release --manifest-path proof/Cargo.toml", MEASURES),
     ("docs/design/bench.md", "ondol bench run create-fsync --on lib:file:", MEASURES),
     ("docs/crash-testing.md", "ondol crash ", HUNTS),
+    ("docs/crash-testing.md", "cargo xtask lab crash --plant", HUNTS),
     ("docs/crash-testing.md", "cargo run --release --manifest-path proof/Cargo.toml", HUNTS),
     ("docs/install.md", "tar -xf", "`cargo xtask dist --check` does it in roots of others"),
     ("docs/install.md", "apt install", "`cargo xtask dist --check` does it in a root of its own"),
