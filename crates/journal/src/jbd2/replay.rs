@@ -7,7 +7,6 @@ use super::Recovered;
 use super::recover::Log;
 use super::scan::Whole;
 use crate::{Corrupt, JournalError, NumberHash, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::FormatError;
 use ondol_format::jbd2::{self, BlockType, Descriptor, Header, Revoke, Tag};
 use std::collections::HashMap;
@@ -62,8 +61,6 @@ impl Log<'_> {
             }
             same
         });
-        reach::hit_if(images.len() < all, Place::ReplayNewer);
-        reach::hit_if(revoked > 0, Place::RevokeHonoured);
         Ok(Images { newest: images, revoked })
     }
 
@@ -144,7 +141,6 @@ impl Log<'_> {
             return Err(bad(format!("wrong checksum in transaction {sequence}")).into());
         }
         if escaped {
-            reach::hit(Place::ReplayEscaped);
             jbd2::unescape(&mut bytes);
         }
         Ok(bytes)
