@@ -162,7 +162,8 @@ mod tests {
         let mut tally = Tally::default();
         let events = [Event::Flush { medium: 0 }, Event::Mark(1), Event::Flush { medium: 0 }];
         let hit = |edge, at| Hit { edge, at };
-        let heard = Heard { hits: vec![hit(70, 0), hit(70, 1), hit(7, 1), hit(9, 3)], counts: vec![(70, 2), (7, 1), (9, 1)] };
+        let heard =
+            Heard { hits: vec![hit(70, 0), hit(70, 1), hit(7, 1), hit(9, 3)], counts: vec![(70, 2), (7, 1), (9, 1)] };
         tally.take(&heard, &events, &[true, true, false, false]);
         assert!([70, 7, 9].iter().all(|edge| tally.executed.has(*edge)) && !tally.executed.has(8));
         assert_eq!([70, 7, 9].map(|edge| tally.crashed.has(edge)), [true, false, false]);

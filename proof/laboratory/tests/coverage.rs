@@ -78,7 +78,8 @@ impl Hunt {
     /// The parts of which less was crashed around, with how much it was.
     fn missed<'a>(&self, parts: Parts<'a>) -> Vec<(&'a str, Share)> {
         let shares = parts.iter().map(|(path, percent)| (*path, *percent, self.tally.share(path)));
-        let missed = shares.filter(|(_, percent, share)| 100 * share.crashed < percent * share.edges || share.edges == 0);
+        let missed =
+            shares.filter(|(_, percent, share)| 100 * share.crashed < percent * share.edges || share.edges == 0);
         missed.map(|(path, _, share)| (path, share)).collect()
     }
 }
@@ -116,7 +117,11 @@ fn is_crashed_around(engine: JournalEngine, parts: Parts<'_>) {
             }
         }
     }
-    panic!("of parts not enough is crashed around: {:#?}\n{}", hunt.missed(parts), hunt.tally.told().unwrap_or_default());
+    panic!(
+        "of parts not enough is crashed around: {:#?}\n{}",
+        hunt.missed(parts),
+        hunt.tally.told().unwrap_or_default()
+    );
 }
 
 /// What changes volumes with every engine.

@@ -22,7 +22,6 @@ impl Turns {
     /// Waits for the turn; `None` as soon as `served` says that there is nothing left to wait for.
     pub(crate) fn take(&self, served: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut taken = self.taken.lock();
-        let mut waited = false;
         loop {
             if served() {
                 return None;
@@ -31,7 +30,6 @@ impl Turns {
                 *taken = true;
                 return Some(Turn(self));
             }
-            waited = true;
             self.over.wait(&mut taken);
         }
     }

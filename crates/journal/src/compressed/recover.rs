@@ -165,9 +165,7 @@ impl<'a> Log<'a> {
         // Runs do not overlap: more than the medium has is made up, and is not looked for.
         let mut left = self.store.size() / size;
         self.read(unit, |contents| {
-            let mut any = false;
             while let Some(run) = contents.next_staged()? {
-                any = true;
                 let Some(rest) = left.checked_sub(u64::from(run.blocks)) else { return Ok(ControlFlow::Break(false)) };
                 left = rest;
                 if !self.run_has_arrived(&run).map_err(Failed::Source)? {
@@ -235,7 +233,7 @@ impl<'a> Log<'a> {
             }
             for (&block, image) in contents.blocks().iter().zip(0..) {
                 self.may_be_home(block).map_err(Failed::Source)?;
-                let older = found.newest.insert(block, Newest { unit: index, image });
+                found.newest.insert(block, Newest { unit: index, image });
                 if found.newest.len() as u64 > most {
                     return Err(Failed::Source(self.too_many("images", unit.at, most)));
                 }

@@ -53,7 +53,6 @@ impl Log<'_> {
             images.retain(|image| !later(image));
         }
         let revoked = (before - images.len()) as u64;
-        let all = images.len();
         images.dedup_by(|next, kept| {
             let same = next.home == kept.home;
             if same {

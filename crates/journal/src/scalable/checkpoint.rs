@@ -10,7 +10,7 @@ use super::record::InPage;
 use crate::Block;
 use crate::area::WORTH_THREADS;
 use crate::cache::Buf;
-use crate::contract::{Kind, Tid};
+use crate::contract::Tid;
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::sync::atomic::Ordering::Relaxed;
@@ -300,9 +300,7 @@ impl Core {
         drop(state);
         let mut dirty = Ranges::default();
         let mut image = match before.filter(|_| !changed.fresh) {
-            Some(before) => {
-                before.to_vec()
-            }
+            Some(before) => before.to_vec(),
             None => {
                 dirty.add(0..self.block_size as u32);
                 vec![0; self.block_size]

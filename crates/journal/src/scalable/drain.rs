@@ -73,7 +73,9 @@ impl Core {
     /// Memory need not have what home has, or `page`.
     pub(super) fn let_go(&self, block: u64, image: Option<&crate::Block>, page: Option<u32>) {
         // Beside the cache, those that have records hold it.
-        let let_go = |image| self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
+        if let Some(image) = image {
+            let _is_lighter = self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
+        }
     }
 
     fn write_waiting(&self, images: &[(u64, crate::Block)]) -> Result<()> {

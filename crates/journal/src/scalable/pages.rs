@@ -214,7 +214,6 @@ impl Pages {
             taken.append(&mut waiting);
             shard.waiting_bytes.store(0, Relaxed);
         }
-        let before = taken.len();
         taken.retain(|waiting| !waiting.is_freed_below(end));
         if taken.is_empty() {
             return Ok(());

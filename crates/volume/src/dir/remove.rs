@@ -5,7 +5,6 @@ use super::{DOTDOT, Dir, Entry, bad, inline};
 use crate::op::{Op, Reader};
 use crate::{Ino, Result};
 use ondol_format::dirent::{DirBlock, Edit};
-use ondol_format::inode::InodeFlags;
 
 /// Removes a found entry from directory `ino`, which `op` holds and has not changed since. The directory keeps its blocks.
 pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, entry: &Entry) -> Result<()> {

@@ -466,7 +466,6 @@ impl Drop for Op<'_> {
             self.note_newest(None);
         }
         let shared = &self.vol.shared;
-        let changed = self.handle.as_ref().is_some_and(|handle| !handle.is_empty());
         let taken: u64 = self.taken.iter().map(|&e| clusters(&shared.sb, e)).sum();
         for &extent in &self.taken {
             shared.groups.return_blocks(&shared.sb, extent);

@@ -3,7 +3,6 @@
 use super::{Cost, Op};
 use crate::alloc::Need;
 use crate::behalf;
-use crate::kind::class;
 use crate::node::locate;
 use crate::{Error, Ino, Result};
 use ondol_journal::{Extent, NumberHash};
@@ -146,14 +145,6 @@ impl Op<'_> {
     /// The store's failure.
     pub(crate) fn pass(&mut self, block: u64, bytes: &[u8]) -> Result<bool> {
         Ok(self.handle()?.pass(block, bytes)?)
-    }
-
-
-    /// Whether some of `others` lie in another group.
-    #[cold]
-    pub(super) fn is_elsewhere(&self, others: &[Extent], extent: Extent) -> bool {
-        let group = |extent: &Extent| self.vol.shared.sb.group_of_block(extent.start);
-        others.iter().any(|other| group(other) != group(&extent))
     }
 
     /// Puts what was kept where it belongs.

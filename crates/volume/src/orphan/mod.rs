@@ -210,7 +210,6 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let Some((before, next)) = op.orphans.list(vol)?.remove(ino) else { return Ok(()) };
-    let inside = before != list::HEAD;
     op.inode_mut(ino)?.dtime = 0;
     write_next(op, ino, 0)?;
     write_next(op, before, next)

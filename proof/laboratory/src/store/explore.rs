@@ -2,10 +2,10 @@
 
 use super::judge;
 use super::record::{Recording, requests_at};
+use crate::coverage::Tally;
 use crate::explore::{Limits, Report, Watch, is_turn};
 use crate::judge::VolumeRun;
 use crate::prey::caught;
-use crate::coverage::Tally;
 use crate::run::Found;
 use ondol_coverage::{Heard, Hit, listen};
 use ondol_env::sync::atomic::Ordering::Relaxed;

@@ -9,7 +9,6 @@ use crate::dir::{Dir, Entry};
 use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
 use ondol_format::Inode;
-use ondol_format::inode::InodeFlags;
 
 /// What becomes of an inode when it loses a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
