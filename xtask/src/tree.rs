@@ -14,12 +14,17 @@ use toml::{Table, Value};
 /// Where the copy is, below the folder for build results.
 const PLACE: &str = "proof/tree";
 
-/// What the compiler is told for crates that are observed: one byte for each edge of the control flow.
-const INSTRUMENTED: [&str; 3] = [
+/// What the compiler is told for crates that are observed: they call `proof/coverage` at each edge of the control flow, and have
+/// a table of where these are.
+const INSTRUMENTED: [&str; 4] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=3",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-trace-pc-guard",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
 ];
+
+/// What is not observed: what observes, what is below it, what records events, and what is loaded into other programs.
+const APART: [&str; 5] = ["/env", "/power", "/preload", "/schedule", "/skips"];
 
 /// A copy that is as the source is now.
 pub(crate) struct Tree {
@@ -38,10 +43,7 @@ impl Tree {
         collect(&source, Path::new(""), &mut |file| drop(files.insert(file, None)))?;
         let in_proof = ["proof/Cargo.toml", "proof/Cargo.lock"].map(PathBuf::from);
         in_proof.iter().for_each(|file| drop(files.remove(file)));
-        let read = |name: &str| {
-            let text = fs::read_to_string(source.join(name)).map_err(|e| format!("{name}: {e}"))?;
-            text.parse::<Table>().map_err(|e| format!("{name}: {e}"))
-        };
+        let read = |name: &str| text_of(&source, name)?.parse::<Table>().map_err(|e| format!("{name}: {e}"));
         let manifest = merged(read("Cargo.toml")?, read("proof/Cargo.toml")?)?;
         let lock = locked(read("Cargo.lock")?, read("proof/Cargo.lock")?)?;
         files.insert("Cargo.toml".into(), Some(manifest.to_string().into_bytes()));
@@ -49,15 +51,20 @@ impl Tree {
         for (file, bytes) in tree.faulty(&source)? {
             files.insert(file, Some(bytes));
         }
-        // Every crate of the product has this one below it, which has no unsafe code of its own.
-        let from = |file: &str| fs::read_to_string(source.join(file)).map_err(|e| format!("{file}: {e}"));
-        let ground = from("crates/env/src/lib.rs")?.replace("#![forbid(unsafe_code)]", "#![deny(unsafe_code)]");
-        let ground =
-            format!("{ground}\n#[cfg(instrumented)]\npub mod coverage;\npub mod fault;\n");
-        files.insert("crates/env/src/lib.rs".into(), Some(ground.into_bytes()));
-        for name in ["coverage.rs", "fault.rs"] {
-            let text = from(&format!("proof/faults/{name}"))?;
-            files.insert(format!("crates/env/src/{name}").into(), Some(text.into_bytes()));
+        // Every crate of the product has this one below it.
+        let ground = "crates/env/src/lib.rs";
+        let more = "\npub use ondol_coverage as coverage;\npub mod fault;\n";
+        files.insert(ground.into(), Some((text_of(&source, ground)? + more).into_bytes()));
+        let fault = text_of(&source, "proof/faults/fault.rs")?;
+        files.insert("crates/env/src/fault.rs".into(), Some(fault.into_bytes()));
+        let into = [
+            ("crates/env/Cargo.toml", "[dependencies]\n", "ondol-coverage.workspace = true\n"),
+            ("crates/power/src/event.rs", "events.push(event);\n", "        ondol_env::coverage::event();\n"),
+        ];
+        for (file, after, line) in into {
+            let text = text_of(&source, file)?;
+            let (before, rest) = text.split_once(after).ok_or_else(|| format!("{file} has no `{}`", after.trim()))?;
+            files.insert(file.into(), Some([before, after, line, rest].concat().into_bytes()));
         }
         tree.fill(&source, &files)?;
         Ok(tree)
@@ -128,7 +135,7 @@ pub(crate) fn is_wrapper() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| Path::new(&word).file_name().is_some_and(|name| name == "rustc"))
 }
 
-/// Becomes the compiler: for the crates of the product with instrumentation, but for what is loaded into other programs.
+/// Becomes the compiler: for the crates of the product with instrumentation, but for [some](APART).
 pub(crate) fn wrap() -> String {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let Some((compiler, words)) = words.split_first() else { return "no compiler is named".into() };
@@ -138,12 +145,7 @@ pub(crate) fn wrap() -> String {
         is_library && ["/crates/", "/front/"].iter().any(|part| package.contains(&format!("{PLACE}{part}")));
     let mut command = Command::new(compiler);
     command.args(words);
-    // Cargo asks for the compiler's version, too.
-    if !package.is_empty() {
-        command.args(["--cfg", "instrumented", "--check-cfg", "cfg(instrumented)"]);
-    }
-    // What is loaded into other programs, and what stands without the ground crate, is not observed.
-    if of_product && !["/preload", "/skips"].iter().any(|name| package.ends_with(name)) {
+    if of_product && !APART.iter().any(|name| package.ends_with(name)) {
         command.args(INSTRUMENTED);
     }
     command.exec().to_string()
@@ -158,6 +160,10 @@ fn patches(source: &Path) -> Result<Vec<PathBuf>, String> {
     found.retain(|path| path.extension().is_some_and(|e| e == "patch"));
     found.sort();
     Ok(found)
+}
+
+fn text_of(source: &Path, file: &str) -> Result<String, String> {
+    fs::read_to_string(source.join(file)).map_err(|e| format!("{file}: {e}"))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {

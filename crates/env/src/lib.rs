@@ -9,7 +9,6 @@
 pub mod apart;
 mod clock;
 mod number;
-pub mod reach;
 mod step;
 pub mod sync;
 pub mod waits;

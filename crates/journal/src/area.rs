@@ -9,7 +9,6 @@ use crate::together::each;
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::jbd2::JournalSuperblock;
@@ -170,7 +169,6 @@ impl Area {
 
     /// Where `n` blocks that are to be written from position `at` on lie.
     fn runs(&self, at: u64, n: u64) -> Result<Vec<(u64, usize)>> {
-        reach::hit_if(at + n > self.ring.blocks(), Place::LogWraps);
         self.ring.runs(at, n)
     }
 

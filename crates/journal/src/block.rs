@@ -26,11 +26,6 @@ impl Block {
         }
     }
 
-    /// Whether somebody else has them, too.
-    pub(crate) fn is_shared(&mut self) -> bool {
-        self.0.as_mut().is_some_and(|bytes| Arc::get_mut(bytes).is_none())
-    }
-
     /// To be changed: a copy, if somebody else has them.
     pub fn make_mut(&mut self) -> &mut [u8] {
         self.0.as_mut().map_or(&mut [], |bytes| &mut Arc::make_mut(bytes)[..])

@@ -12,7 +12,6 @@ use crate::scalable::Logged;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_block::Pinned;
 use ondol_env::apart::{Apart, shard_of};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -154,7 +153,6 @@ impl BufState {
             self.data = new;
         }
         if let (Some(data), false) = (&mut self.data, changes.is_empty()) {
-            reach::hit_if(reach::is_on() && data.is_shared(), Place::ChangedWhileCommitted);
             let bytes = data.make_mut();
             for c in changes {
                 c.apply(arena, bytes, &mut self.dirty);
@@ -192,7 +190,6 @@ impl BufState {
             live => {
                 patches.apply(image.make_mut());
                 if let Some(live) = live {
-                    reach::hit(Place::SealedBesideChange);
                     patches.apply(live.make_mut());
                 }
             }
@@ -350,7 +347,6 @@ impl Cache {
             return false;
         }
         if state.logged.needs_base() {
-            reach::hit(Place::BaseKept);
             return false;
         }
         (state.data, state.home) = (None, true);
@@ -374,7 +370,6 @@ impl Cache {
                     drop(state);
                     shard.map.remove(&block);
                 } else if let Some(data) = &mut state.data {
-                    reach::hit(Place::CacheFollowed);
                     data.make_mut()[skip..skip + part.len()].copy_from_slice(part);
                 }
             }
@@ -388,7 +383,6 @@ impl Cache {
         if shard.map.contains_key(&block) {
             return;
         }
-        reach::hit(Place::TakenAsEmpty);
         let buf = Buf::new(block, kind);
         buf.state.lock().data = Some(Block::zeros(self.block_size));
         self.insert(&mut shard, Arc::new(buf));
@@ -404,7 +398,6 @@ impl Cache {
     /// Its bytes, and whether they were built because home holds none.
     fn load(&self, block: u64, kind: Kind) -> Result<(Block, bool)> {
         if let Some(image) = self.home.committed(block) {
-            reach::hit(Place::ReadFromLog);
             return Ok((image, false));
         }
         let mut bytes = vec![0; self.block_size];
@@ -437,7 +430,6 @@ fn evict_one(shard: &mut Shard) -> bool {
         if buf.referenced.swap(false, Relaxed) {
             return Look::Stays;
         }
-        reach::hit(Place::BlockEvicted);
         map.remove(&block);
         Look::Evicted
     })

@@ -6,7 +6,6 @@ use crate::contract::{Client, EngineStats, Extent};
 use crate::in_place::InPlace;
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use ondol_env::{Bell, Env, Progress, Step};
@@ -87,7 +86,6 @@ impl Common {
             return;
         }
         if self.config.discard {
-            reach::hit(Place::Discarded);
             let failed = freed.iter().find_map(|extent| self.discard(*extent).err());
             failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
         }

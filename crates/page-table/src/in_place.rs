@@ -4,7 +4,6 @@
 use crate::error::Result;
 use crate::table::{PageTable, State};
 use crate::write::Source;
-use ondol_env::reach::{self, Place};
 use ondol_medium::{PAGE, Stored};
 use std::io::IoSlice;
 
@@ -51,7 +50,6 @@ impl PageTable {
             // A line of it is lost: another page has all of it again.
             return Ok(false);
         }
-        reach::hit(Place::StoredInPlace);
         state.views.hide(block);
         let start = self.config.page_at(page);
         let lines = || now.chunks(LINE).zip(bytes.chunks(LINE)).map(|(old, new)| old != new);

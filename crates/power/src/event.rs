@@ -1,6 +1,5 @@
 //! The one sequence of everything that could matter to a crash.
 
-use ondol_env::reach;
 use ondol_env::sync::{Arc, Mutex};
 
 /// One event that a crash may fall before or after.
@@ -117,7 +116,6 @@ impl PowerDomain {
     pub fn push(&self, event: Event) {
         let mut events = self.events.lock();
         events.push(event);
-        reach::event();
     }
 
     /// Appends a mark.

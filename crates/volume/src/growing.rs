@@ -4,7 +4,6 @@
 use crate::resize::Plan;
 use crate::{Error, Resized, Result, Volume, kind};
 use ondol_block::{BlockStats, BlockStore, Caps};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::thread;
 use ondol_env::sync::{Arc, Mutex};
@@ -85,7 +84,6 @@ impl Volume {
             // A seal of the longer bitmap counts the same before and after the close.
             sb.grown(new.clone());
         }
-        reach::hit(if extends { Place::ResizeExtendedInUse } else { Place::ResizeAddedInUse });
         let tid = handle.close();
         self.engine.wait(tid)?;
         if let Err(e) = self.wait_for_home(&**store, new.blocks_count()) {

@@ -5,7 +5,6 @@
 
 use crate::{Error, Image, Result, Volume};
 use ondol_env::Timestamp;
-use ondol_env::reach::{self, Place};
 use ondol_format::superblock::{
     ERRCODE_UNKNOWN, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, FoundError, OFFSET, STATE_ERROR, STATE_VALID,
 };
@@ -51,7 +50,6 @@ impl Image {
     pub fn mark_mounted(&self, now: Timestamp, mounted_on: Option<&[u8]>, replay: Replay) -> Result<()> {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
-            reach::hit(Place::MountMarked);
             if replay != Replay::Nobody {
                 features.incompat |= Incompat::RECOVER;
                 if replay == Replay::Ondol {
@@ -158,7 +156,6 @@ impl Image {
         let kbytes = self.store.stats().written_bytes / 1024;
         // Orphans that cannot be read stay announced.
         let orphans = !volume.orphans_empty().unwrap_or(false);
-        reach::hit(Place::Unmounted);
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);

@@ -9,7 +9,7 @@ use crate::run::Run;
 use crate::subject::{Description, Subject};
 use ondol::{JournalEngine, Options, RecoverReport, Volume};
 use ondol_block::{BlockStore, LayerStore};
-use ondol_env::reach::Hit;
+use ondol_coverage::{Heard, NOTHING};
 use ondol_env::sync::Arc;
 use ondol_power::{Cut, Event, Layer, Medium, PowerDomain};
 use ondol_testkit::disks::{self, Disks};
@@ -29,9 +29,9 @@ pub trait VolumeRun: Sync {
     /// Everything since.
     fn events(&self) -> &[Event];
 
-    /// Places that were passed since, between the events.
-    fn heard(&self) -> &[Hit] {
-        &[]
+    /// Edges that were executed since, between the events.
+    fn heard(&self) -> &Heard {
+        &NOTHING
     }
 
     /// The log, which is scratch once it has been replayed; its superblock is not.
@@ -72,7 +72,7 @@ impl<R: VolumeRun> Subject for R {
         VolumeRun::events(self)
     }
 
-    fn heard(&self) -> &[Hit] {
+    fn heard(&self) -> &Heard {
         VolumeRun::heard(self)
     }
 

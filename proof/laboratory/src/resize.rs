@@ -8,7 +8,7 @@ use crate::run::Run;
 use crate::subject::{Description, Subject};
 use ondol::DataMode;
 use ondol_block::{LayerStore, RamStore};
-use ondol_env::reach::{self, Hit};
+use ondol_coverage::{Heard, listen};
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_power::{Event, Layer, Medium, PowerDomain};
@@ -24,7 +24,7 @@ pub struct ResizeRun {
     seed: u64,
     media: Vec<Medium>,
     events: Vec<Event>,
-    hits: Vec<Hit>,
+    heard: Heard,
 }
 
 impl ResizeRun {
@@ -36,10 +36,10 @@ impl ResizeRun {
         let planted = ondol_faults::current();
         let (domain, base) = (PowerDomain::new(), Layer::new(of.bytes.clone()));
         let store = Arc::new(Recorder::new(LayerStore::new(base.clone()), 0, domain.clone()));
-        let listening = reach::listen(true);
+        let listening = listen(true);
         of.run(store, &mut |blocks| domain.mark(blocks)).map_err(|e| format!("it fails without any crash: {e}"))?;
-        let (events, hits) = (domain.take(), listening.finish().hits);
-        Ok(Self { of, planted, seed, media: log::media(vec![base]), events, hits })
+        let (events, heard) = (domain.take(), listening.finish());
+        Ok(Self { of, planted, seed, media: log::media(vec![base]), events, heard })
     }
 
     /// How many steps that change the size have returned after so many events.
@@ -64,8 +64,8 @@ impl Subject for ResizeRun {
         &self.events
     }
 
-    fn heard(&self) -> &[Hit] {
-        &self.hits
+    fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {

@@ -6,7 +6,7 @@ use crate::log::{self, Log};
 use crate::rot::{self, Flip};
 use crate::subject::Description;
 use ondol::{DataMode, Fsync, Options, RecoverReport};
-use ondol_env::reach::{self, Hit};
+use ondol_coverage::{Heard, listen};
 use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_testkit::disks;
 use ondol_testkit::dump::Snapshot;
@@ -53,8 +53,8 @@ pub struct Run {
     pub log: Log,
     /// Everything since. Call `i` began at `Mark(2 * i)` and had returned at `Mark(2 * i + 1)`.
     pub events: Vec<Event>,
-    /// Places that were passed, between the events.
-    pub hits: Vec<Hit>,
+    /// Edges that were executed, between the events.
+    pub heard: Heard,
     /// The model after each number of calls, from none to all, with what was open then.
     pub states: Vec<Model>,
     /// What those look like after a crash: nothing is open.
@@ -88,7 +88,7 @@ pub enum RecordError {
 /// # Errors
 /// The volume cannot be opened, or does not agree with the model.
 pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
-    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
+    let (domain, listening) = (PowerDomain::new(), listen(true));
     let stores = disks::recorded(&setup.disks, &domain);
     let library = Library::open(stores.media()?, &setup.options, setup.seed)?;
     let atomic = library.atomic_bytes();
@@ -104,7 +104,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     listening.begin_anew();
     let mut run = Run::new(setup, ops, atomic, log, log::media(base));
     run.go(&mut lockstep, &domain, &mut |_, _| Ok(()))?;
-    (run.events, run.hits) = (domain.take(), listening.finish().hits);
+    (run.events, run.heard) = (domain.take(), listening.finish());
     lockstep.compare().map_err(Box::new)?;
     let covered = covered(&run);
     run.end(&covered);
@@ -122,7 +122,7 @@ impl Run {
             media,
             log,
             events: Vec::new(),
-            hits: Vec::new(),
+            heard: Heard::default(),
             states: Vec::new(),
             expected: Vec::new(),
             within: Vec::new(),
@@ -232,8 +232,8 @@ impl VolumeRun for Run {
         &self.events
     }
 
-    fn heard(&self) -> &[Hit] {
-        &self.hits
+    fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     fn log(&self) -> &Log {

@@ -2,10 +2,10 @@
 //!
 //! The first run lets the threads go one after the other and counts their steps. All further schedules are fitted to that
 //! number: a change of place chosen among 1,500 points of a program that has 200 hardly ever comes. Runs that
-//! write the same between the same calls are one. Of the others those come first that answer, or leave, something new, then those that pass places
-//! in new ways, then those in which most turns were taken from a thread that could have gone on.
+//! write the same between the same calls are one. Of the others those come first that answer, or leave, something new, then those that execute
+//! new edges, then those in which most turns were taken from a thread that could have gone on.
 
-use crate::reach;
+use crate::coverage::features;
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use ondol_power::Event;
@@ -41,7 +41,7 @@ struct Kept {
     trace: Trace,
     /// Nothing before it has answered, and left, the same.
     is_new: bool,
-    /// So many ways of passing places are new in it.
+    /// So many features of it are new.
     reached: usize,
 }
 
@@ -77,7 +77,7 @@ impl Search<'_> {
         let first = run(in_turn)?;
         let stats = first.stats;
         let mut shapes = HashSet::from([shape(&first)]);
-        let mut known = reach::features(&first.heard.hits);
+        let mut known = features(&first.heard);
         let mut kept = vec![Kept { schedule: in_turn, trace: first, is_new: true, reached: 0 }];
         for number in (0..self.count).map(|i| self.seed.wrapping_add(u64::from(i))) {
             if (self.is_over)() {
@@ -87,7 +87,7 @@ impl Search<'_> {
             let trace = run(schedule)?;
             if shapes.insert(shape(&trace)) {
                 let is_new = kept.iter().all(|known| !same(&known.trace, &trace));
-                let passed = reach::features(&trace.heard.hits);
+                let passed = features(&trace.heard);
                 let reached = passed.difference(&known).count();
                 known.extend(passed);
                 kept.push(Kept { schedule, trace, is_new, reached });

@@ -4,7 +4,7 @@ use crate::faults::Fault;
 use crate::names::Names;
 use crate::rot::Flip;
 use crate::run::Run;
-use ondol_env::reach::Hit;
+use ondol_coverage::{Heard, NOTHING};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_schedule::Schedule;
@@ -20,9 +20,9 @@ pub trait Subject: Sync {
     /// Everything since.
     fn events(&self) -> &[Event];
 
-    /// Places that were passed since, between the events.
-    fn heard(&self) -> &[Hit] {
-        &[]
+    /// Edges that were executed since, between the events.
+    fn heard(&self) -> &Heard {
+        &NOTHING
     }
 
     /// Recovers with the code that ships, on media that hold `layers`; what they hold then.

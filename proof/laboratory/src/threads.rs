@@ -4,7 +4,7 @@ use crate::judge::VolumeRun;
 use crate::log::{self, Log};
 use crate::subject::Description;
 use ondol::{DataMode, Options, RecoverReport};
-use ondol_env::reach::Hit;
+use ondol_coverage::Heard;
 use ondol_power::{Event, Medium};
 use ondol_schedule::Schedule;
 use ondol_testkit::dump::Snapshot;
@@ -61,8 +61,8 @@ impl VolumeRun for ThreadsRun {
         &self.run.events
     }
 
-    fn heard(&self) -> &[Hit] {
-        &self.run.heard.hits
+    fn heard(&self) -> &Heard {
+        &self.run.heard
     }
 
     fn log(&self) -> &Log {

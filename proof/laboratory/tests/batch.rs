@@ -1,11 +1,10 @@
 //! An image on a store that takes batches: each is one event, cut anywhere, and what is left is opened by the code that ships.
 
 use ondol::{DataMode, JournalEngine};
-use ondol_env::reach::{Engines, Place};
 use ondol_faults::Defect;
+use ondol_laboratory::coverage::{Tally, is_executed};
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::BATCH;
-use ondol_laboratory::reach::{Tally, places};
 use ondol_laboratory::workload::{Mount, Workload, from_text};
 use ondol_laboratory::{Image, Prey};
 use ondol_medium::Domain;
@@ -36,16 +35,12 @@ fn whatever_is_cut_a_prefix_is_left() {
             let found = report.violations.first().map(ToString::to_string);
             assert_eq!(found, None, "{data:?}");
             (distinct, nested) = (distinct + report.distinct, nested + report.nested);
-            reached.add(&report.reach);
+            reached.add(&report.coverage);
         }
     }
     println!("{distinct} states, {nested} of crashed recoveries");
     assert!(distinct > 100 && nested > 10, "{distinct} states, {nested} of crashed recoveries");
-    // Nothing is written beside batches here but tables that are initialised late, which only large images have.
-    let own = |place: &Place| place.engines() == Engines::Batch && *place != Place::FlushedBatches;
-    for place in places(JournalEngine::Batch).filter(own) {
-        assert!(reached.of(place).executed > 0, "{place} is not reached");
-    }
+    is_executed(&reached, "ondol_journal::batch", 80);
 }
 
 /// Each shows at its workload, and nothing shows without.

@@ -3,14 +3,13 @@
 mod pool;
 
 use ondol::JournalEngine::Remap;
-use ondol_env::reach::Engines;
 use ondol_laboratory::plants::REMAP;
 use ondol_laboratory::workload::Mount;
 
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
     let how = [(Remap, Mount::Tight), (Remap, Mount::Roomy)];
-    pool::a_life_leaves_prefixes(&how, 50, (35, 20), Engines::Remap);
+    pool::a_life_leaves_prefixes(&how, 50, (35, 20), ("ondol_journal::scalable", 50));
 }
 
 #[test]

@@ -2,12 +2,11 @@
 #![cfg(feature = "object")]
 
 use ondol::{DataMode, Durable, JournalEngine};
-use ondol_env::reach::{Engines, Place};
 use ondol_faults::Defect;
 use ondol_laboratory::Prey;
+use ondol_laboratory::coverage::{Tally, is_executed};
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::{IN_STORE, life};
-use ondol_laboratory::reach::{Tally, places_in_store};
 use ondol_laboratory::workload::{Mount, Workload, random};
 use ondol_medium::Domain;
 
@@ -43,15 +42,11 @@ fn a_life_leaves_prefixes(durable: Durable) {
         distinct += report.distinct;
         nested += report.nested;
         asked += report.second_opinions;
-        reached.add(&report.reach);
+        reached.add(&report.coverage);
     }
     println!("{distinct} states, {nested} of crashed openings, {asked} judged by e2fsck");
     assert!(distinct > 60 && nested > 5, "{distinct} states, {nested} of crashed openings");
-    let own = |place: &Place| matches!(place.engines(), Engines::Store | Engines::Remote | Engines::Redo);
-    let own = places_in_store(durable).into_iter().filter(own);
-    for place in own {
-        assert!(reached.of(place).executed > 0, "{place} is not reached");
-    }
+    is_executed(&reached, "ondol_object_home::home", 60);
 }
 
 #[test]

@@ -3,14 +3,13 @@
 mod pool;
 
 use ondol::JournalEngine::{Classic, Swap};
-use ondol_env::reach::Engines;
 use ondol_laboratory::plants::SWAP;
 use ondol_laboratory::workload::Mount;
 
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
     let how = [(Swap, Mount::Tight), (Swap, Mount::Roomy), (Classic, Mount::Tight)];
-    pool::a_life_leaves_prefixes(&how, 80, (60, 50), Engines::Swap);
+    pool::a_life_leaves_prefixes(&how, 80, (60, 50), ("ondol_page_table", 50));
 }
 
 #[test]

@@ -8,7 +8,6 @@ use crate::block_engine::running::Switched;
 use crate::block_engine::seal::seal;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Block, JournalError, Result};
-use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::untold;
 
@@ -90,7 +89,6 @@ impl Core {
         let number = self.submit_images(&images, &freed)?;
         {
             let mut submitted = self.submitted.lock();
-            reach::hit_if(!submitted.is_empty(), Place::BatchBesideBatch);
             submitted.push_back(Submitted { tid, number, bytes });
         }
         self.newest.store(tid.0, SeqCst);
@@ -108,10 +106,6 @@ impl Core {
 
     /// What a transaction frees, by rising block number.
     fn freed(&self, freed: Vec<(Extent, Kind)>) -> Vec<Extent> {
-        reach::hit_if(!freed.is_empty(), Place::DiscardedInBatch);
-        if reach::is_on() {
-            freed.iter().for_each(|(extent, kind)| reach::freed(Thing::Block(extent.start), kind.class));
-        }
         let mut freed: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
         freed.sort_unstable_by_key(|extent| extent.start);
         freed
@@ -141,7 +135,6 @@ impl Core {
         let newest = self.submitted.lock().back().map(|batch| batch.tid);
         self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())?;
         if let Some(tid) = newest {
-            reach::hit(Place::FlushedBatches);
             untold();
             self.is_durable(tid);
         }
@@ -151,7 +144,6 @@ impl Core {
     fn is_durable(&self, tid: Tid) {
         let mut submitted = self.submitted.lock();
         let count = submitted.partition_point(|batch| batch.tid <= tid);
-        reach::hit_if(count > 1, Place::BatchesSettled);
         let bytes: u64 = submitted.drain(..count).map(|batch| batch.bytes).sum();
         self.unsettled.fetch_sub(bytes, SeqCst);
         if submitted.is_empty() {
@@ -199,7 +191,6 @@ impl Core {
             } else if self.room.try_promise(blocks) {
                 return Ok(());
             } else if self.running.promised() > 0 {
-                reach::hit(Place::FullBatch);
                 self.stats.lock().foreground_commits += 1;
                 self.commit_running()?;
             } else {
@@ -211,7 +202,6 @@ impl Core {
     /// Commits and settles until little enough is not durable.
     fn catch_up(&self) -> Result<()> {
         let Some(_turn) = self.turns.take(|| !self.is_behind() || self.aborted.get().is_some()) else { return Ok(()) };
-        reach::hit(Place::WaitedForBatches);
         self.stats.lock().foreground_commits += 1;
         self.commit_upto(self.running.tid())?;
         self.settle()

@@ -3,7 +3,6 @@
 use super::Core;
 use crate::common;
 use crate::{JournalError, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::{Progress, Step};
 
@@ -25,7 +24,6 @@ impl Core {
         if !self.is_old(self.since(started)) && !self.running_is_large() {
             return Ok(Progress::Idle);
         }
-        reach::hit(Place::TimerCommit);
         self.commit_running()?;
         Ok(Progress::Worked)
     }

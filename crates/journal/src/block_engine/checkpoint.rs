@@ -9,7 +9,6 @@ use super::{Core, Swap};
 use crate::Block;
 use crate::area::{MERGE, write_many};
 use crate::{Result, Tid};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::untold;
 
@@ -37,7 +36,6 @@ impl Core {
     pub(crate) fn bound_pending(&self) -> Result<()> {
         while self.too_many_wait() {
             let began = self.env.monotonic_ns();
-            reach::hit(Place::MemoryCheckpoint);
             let more = self.checkpoint(BATCH)?;
             let mut stats = self.stats.lock();
             stats.foreground_checkpoints += 1;
@@ -54,7 +52,6 @@ impl Core {
         self.check_alive()?;
         let begun = self.pending.lock().begin_checkpoint(blocks, self.log.swap().map(Swap::most));
         let Some(mut due) = begun else { return Ok(false) };
-        reach::hit_if(self.running.started().is_some(), Place::CheckpointBeforeCommit);
         let result = self.bring_home(&mut due);
         let released = self.pending.lock().end_checkpoint();
         self.or_abort(result)?;
@@ -95,11 +92,9 @@ impl Core {
         };
         match (next, committed) {
             (Some((tid, at)), _) => {
-                reach::hit(Place::PartialCheckpoint);
                 self.put_tail(due, tid, Some(at))?;
             }
             (None, Some(committed)) => {
-                reach::hit(Place::WholeCheckpoint);
                 self.put_tail(due, committed.next_tid(), None)?;
             }
             (None, None) => return Ok(()),
@@ -125,7 +120,6 @@ impl Core {
             return self.flush();
         };
         let swaps: Vec<(u64, u64)> = due.swaps.iter().map(|(block, _, place)| (*block, *place)).collect();
-        reach::hit_if(!swaps.is_empty(), Place::Swapped);
         swap.swap_home(&swaps, tid, at)?;
         self.stats.lock().swapped_blocks += swaps.len() as u64;
         Ok(())
@@ -156,7 +150,6 @@ fn keep_out_of_the_ring(swap: &dyn Swap, due: &mut Due) {
         if swap.may_enter(block) {
             swaps.push((block, image, place));
         } else {
-            reach::hit(Place::LookalikeAtHome);
             due.copies.push((block, image));
         }
     }

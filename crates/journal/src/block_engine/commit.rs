@@ -12,7 +12,6 @@ use super::seal::seal;
 use super::{Config, Core, Sealed, early};
 use crate::contract::{EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result};
-use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 use ondol_env::sync::untold;
 
@@ -78,7 +77,6 @@ impl Core {
                 self.commit(&mut committed, Why::Asked)?;
             }
             if !data_flushed() {
-                reach::hit(Place::DataFlush);
                 self.flush()?;
             }
         }
@@ -130,19 +128,14 @@ impl Core {
         let images = seal(&*self.client, &mut blocks);
         let (images, home) = self.choose(&blocks, images, (promised, early.len()));
         let tx = Sealed { tid, images, staged: self.named(early, &home), revoked: self.to_revoke(&freed) };
-        reach::hit_if(!tx.revoked.is_empty(), Place::RevokeWritten);
-        reach::hit_if(!tx.staged.is_empty(), Place::StagedRun);
-        reach::hit_if(self.log.keeps_new_data() && !home.is_empty(), Place::KeptWritten);
 
         self.must_fit(&tx)?;
         let start = committed.head;
         if self.pending.lock().is_empty() {
-            reach::hit(Place::EmptyLogBegins);
             self.log.set_tail(tid, Some(start))?;
         }
         let early = !self.log.orders_staged() && !self.in_place.covers(self.in_place.written());
         if early {
-            reach::hit(Place::EarlyFlush);
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
@@ -189,12 +182,6 @@ impl Core {
             pending.logged_blocks().filter(inside).collect()
         };
         revoked.sort_unstable();
-        if reach::is_on() {
-            let class = |b: u64| freed.iter().find(|(e, _)| b.wrapping_sub(e.start) < u64::from(e.len));
-            revoked
-                .iter()
-                .for_each(|&b| class(b).into_iter().for_each(|(_, kind)| reach::freed(Thing::Block(b), kind.class)));
-        }
         revoked
     }
 

@@ -36,7 +36,6 @@ use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use commit::{Committed, of_data_too};
 use ondol_block::{BlockStore, DeviceClass};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 use ondol_env::{Env, Step};
@@ -277,7 +276,6 @@ impl Engine for BlockEngine {
         }
         let knows = || self.core.knows(&self.cache, extent);
         let takes = self.takes_new_data() && (bytes < IN_PLACE || knows());
-        reach::hit_if(takes && reach::is_on() && self.core.knows(&self.cache, extent), Place::StagedOverwritten);
         takes
     }
 

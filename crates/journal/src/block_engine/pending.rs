@@ -4,7 +4,6 @@ use super::Sealed;
 use crate::Block;
 use crate::cache::NumberHash;
 use crate::contract::{Extent, Tid};
-use ondol_env::reach::{self, Place};
 use std::collections::{HashMap, VecDeque};
 
 /// One block that the log holds.
@@ -99,7 +98,6 @@ impl Pending {
 
     /// Takes in a transaction that is durable now, has its images at `places` of the ring as far as they are known, and ends before position `head`.
     pub(crate) fn committed(&mut self, tx: Sealed, places: &[Option<u64>], start: u64, head: u64) {
-        reach::hit_if(self.writing, Place::CommitBesideCheckpoint);
         let Sealed { tid, images, staged, .. } = tx;
         let blocks = images.iter().map(|(block, _)| *block).collect();
         let staged = staged.iter().map(|(block, _)| *block).collect();
@@ -125,7 +123,6 @@ impl Pending {
         if !self.writing {
             return freed;
         }
-        reach::hit_if(!freed.is_empty(), Place::FreedBesideCheckpoint);
         self.held_back.extend(freed);
         Vec::new()
     }
@@ -174,13 +171,11 @@ impl Pending {
             }
             let over = (due.swaps.len() as u64).saturating_sub(most);
             if over > 0 && !is_oldest {
-                reach::hit(Place::SplitCheckpoint);
                 due.copies.truncate(copies);
                 due.swaps.truncate(swaps);
                 break;
             }
             if over > 0 {
-                reach::hit(Place::CopiedForRoom);
                 due.copies.extend(due.swaps.drain(most as usize..).map(|(block, image, _)| (block, image)));
             }
             due.upto = tx.tid;
@@ -193,7 +188,6 @@ impl Pending {
     fn newest_in(&self, tx: &Logged, block: u64) -> Option<(u64, Block, Option<u64>)> {
         let entry = self.blocks.get(&block)?;
         let is_newest = entry.tid == tx.tid;
-        reach::hit_if(!is_newest, Place::SupersededCopy);
         let image = entry.image.clone().filter(|_| is_newest)?;
         Some((block, image, entry.place))
     }
@@ -207,8 +201,6 @@ impl Pending {
             {
                 entry.image = None;
                 self.bytes -= image.len() as u64;
-            } else {
-                reach::hit(Place::NewerThanCheckpoint);
             }
         }
     }

@@ -8,7 +8,6 @@ use crate::cache::Buf;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -134,7 +133,6 @@ impl Running {
             state.image().filter(|_| wanted).map(|image| (buf.block, image))
         };
         let images: Vec<_> = bufs.iter().filter_map(here).collect();
-        reach::hit_if(!images.is_empty(), Place::EarlyStaged);
         write(&images)?;
         let mut written = images.iter().peekable();
         let stays = |buf: &Arc<Buf>| {
@@ -186,7 +184,6 @@ impl Running {
         if dead + u64::from(lost) == 0 {
             return 0;
         }
-        reach::hit(Place::DeadUncounted);
         self.held.fetch_sub(dead, Relaxed);
         self.dead.fetch_add(dead, Relaxed);
         let back = others + log.map_or(newborn + lost, |log| log.given_back(newborn + lost));
@@ -199,7 +196,6 @@ impl Running {
 
     /// Takes the dead out of the lists, so that these never hold many more than live: a transaction may outlive any number of blocks.
     fn sweep(&self) {
-        reach::hit(Place::DeadSwept);
         self.buried.store(0, Relaxed);
         let lives = |buf: &Arc<Buf>| {
             let state = buf.state.lock();
@@ -275,11 +271,9 @@ impl Running {
             let block = staged.buf.block;
             // What the transaction has at home already is new data still, which its commit has to write again.
             let was_home = !staged.newborn && staged.kind == Kind::DATA && self.early.take(block);
-            reach::hit_if(was_home, Place::StagedChanged);
             state.newborn |= was_home;
             (state.running, state.over) = (Some(*tid), staged.over);
             drop(state);
-            reach::hit_if(staged.over, Place::KeptOverwritten);
             let list = if staged.newborn { &mut newborn } else { &mut new };
             if staged.over { &mut over } else { list }.push(staged.buf);
         }
@@ -333,7 +327,6 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let newborn = std::mem::take(&mut state.newborn) | std::mem::take(&mut state.over);
     state.queued = false;
     if state.freed {
-        reach::hit(Place::FreedImageLeftOut);
         return None;
     }
     let (kind, image) = (state.kind, state.image()?);

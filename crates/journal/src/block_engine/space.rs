@@ -9,7 +9,6 @@ use super::commit::Why;
 use crate::common::Waiters;
 use crate::contract::EngineStats;
 use crate::{JournalError, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 
@@ -238,7 +237,6 @@ impl super::Core {
                 self.close_running(Why::Promises)?;
             } else if self.space.used() > 0 {
                 if self.checkpoint_some()? {
-                    reach::hit(Place::ForegroundCheckpoint);
                     self.stats.lock().foreground_checkpoints += 1;
                 } else {
                     self.waiters.wait_for_change();
@@ -257,7 +255,6 @@ impl super::Core {
             self.waiters.wait_for_change();
             return Ok(());
         };
-        reach::hit_if(self.running.promised() > 0, Place::ForegroundCommit);
         self.stats.lock().foreground_commits += 1;
         self.commit(&mut committed, why)?;
         drop(committed);

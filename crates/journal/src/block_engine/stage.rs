@@ -12,7 +12,6 @@ use crate::Result;
 use crate::area::{MERGE, runs, write_runs};
 use crate::cache::{Buf, Cache};
 use crate::contract::Extent;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::VecDeque;
@@ -152,7 +151,6 @@ impl Core {
         // Commits wait for this: their logs must find the run written, and later transactions must find nobody writing.
         let _writing = self.staging.read();
         if let Some(images) = self.committing.take() {
-            reach::hit(Place::StagedByHand);
             self.or_abort(self.write_data_runs(&images))?;
             return Ok(true);
         }
@@ -209,7 +207,6 @@ impl Core {
         let named = self.log.new_data_cost((goes.len() - logged + early) as u32);
         let over = (logged as u64 + u64::from(named)).saturating_sub(promised);
         if over > 0 && !self.space.takes_more(promised, over) {
-            reach::hit(Place::NoRoomForNewData);
             goes = decide(blocks, &images, &|_| true);
         }
         let (mut logged, mut home) = (Vec::new(), Vec::new());

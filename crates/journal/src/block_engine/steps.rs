@@ -4,7 +4,6 @@ use super::Core;
 use super::commit::Why;
 use crate::common;
 use crate::{JournalError, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::{Progress, Step};
 
@@ -26,7 +25,6 @@ impl Core {
         let Some(started) = self.running.started() else { return Ok(Progress::Idle) };
         let old = self.is_old(self.since(started)).then_some(Why::Age);
         let Some(why) = old.or_else(|| self.too_large()) else { return Ok(Progress::Idle) };
-        reach::hit(Place::TimerCommit);
         self.commit_running(why)?;
         Ok(Progress::Worked)
     }
@@ -40,7 +38,6 @@ impl Core {
             return Ok(Progress::Idle);
         }
         self.check_alive()?;
-        reach::hit(Place::BackgroundFlush);
         self.flush()?;
         Ok(Progress::Worked)
     }
@@ -51,7 +48,6 @@ impl Core {
         if !crowded || !self.checkpoint_some()? {
             return Ok(Progress::Idle);
         }
-        reach::hit(Place::BackgroundCheckpoint);
         Ok(Progress::Worked)
     }
 }

@@ -6,7 +6,6 @@ use crate::Result;
 use crate::block_engine::Sealed;
 use crate::together::together;
 use ondol_env::Env;
-use ondol_env::reach::{self, Place};
 use ondol_format::Time;
 use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
 use std::ops::Range;
@@ -48,10 +47,8 @@ pub(super) fn encode(
         staged: &staged,
     });
     let stored = dense.len() as u64;
-    reach::hit_if(stored > 0, Place::StoredChunk);
     let contents = Contents { tables, images: images(plain), block_size };
     let mut chunks = compress(contents, env.processors())?;
-    reach::hit_if(chunks.len() > 1, Place::SeveralChunks);
     let whole = CHUNK / block_size;
     let parts = |some: &[(u64, Block)]| Chunk::stored(some.iter().map(|(_, image)| image.clone()).collect());
     chunks.extend(dense.chunks(whole).map(parts));

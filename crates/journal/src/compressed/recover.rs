@@ -13,7 +13,6 @@ use crate::ring::Ring;
 use crate::salvage::{GivenUp, Salvaged, longest};
 use crate::{Corrupt, JournalError, NumberHash, Result};
 use ondol_block::BlockStore;
-use ondol_env::reach;
 use ondol_format::csum::{self, crc32c};
 use ondol_format::jbd2::{Extension, JournalIncompat, JournalSuperblock};
 use ondol_format::unit::{Failed, HEADER, Header, StagedRun, Unit};
@@ -33,13 +32,6 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
     let Some(start) = log.start()? else { return Ok(Recovered::default()) };
     let found = log.scan(start, u64::MAX)?;
     log.refuse_damage(&found, start)?;
-    match found.units.len() {
-        0 => reach::hit(reach::Place::ReplayNone),
-        1 => reach::hit(reach::Place::ReplayOne),
-        _ => reach::hit(reach::Place::ReplaySeveral),
-    }
-    reach::hit_if(found.end < start, reach::Place::ReplayWrapped);
-    reach::hit_if(found.revoked > 0, reach::Place::RevokeHonoured);
     let recovered = log.replay(&found)?;
     store.flush()?;
     // One further than the end: an unfinished unit may lie there under that number.
@@ -137,13 +129,11 @@ impl<'a> Log<'a> {
         self.ring.read(self.store, at, 0, &mut head)?;
         let expected = |header: &Header| {
             let is_next = header.sequence == sequence;
-            reach::hit_if(!is_next, reach::Place::StaleEnd);
             is_next
         };
         let header = self.header(&head).filter(expected);
         let Some(unit) = header.map(|header| Place { at, header }) else { return Ok(None) };
         let whole = self.is_whole(&unit)?;
-        reach::hit_if(!whole, reach::Place::TornEnd);
         Ok(whole.then_some(unit))
     }
 
@@ -175,16 +165,13 @@ impl<'a> Log<'a> {
         // Runs do not overlap: more than the medium has is made up, and is not looked for.
         let mut left = self.store.size() / size;
         self.read(unit, |contents| {
-            let mut any = false;
             while let Some(run) = contents.next_staged()? {
-                any = true;
                 let Some(rest) = left.checked_sub(u64::from(run.blocks)) else { return Ok(ControlFlow::Break(false)) };
                 left = rest;
                 if !self.run_has_arrived(&run).map_err(Failed::Source)? {
                     return Ok(ControlFlow::Break(false));
                 }
             }
-            reach::hit_if(any, reach::Place::StagedArrived);
             Ok(ControlFlow::Break(true))
         })
     }
@@ -223,7 +210,6 @@ impl<'a> Log<'a> {
             // A unit that another follows was durable, runs and all; since then, they may have been written again.
             let sure = following.is_some() || found.next <= known;
             if !sure && !self.has_arrived(&unit)? {
-                reach::hit(reach::Place::StagedLost);
                 break;
             }
             self.take(&mut found, &unit)?;
@@ -247,8 +233,7 @@ impl<'a> Log<'a> {
             }
             for (&block, image) in contents.blocks().iter().zip(0..) {
                 self.may_be_home(block).map_err(Failed::Source)?;
-                let older = found.newest.insert(block, Newest { unit: index, image });
-                reach::hit_if(older.is_some(), reach::Place::ReplayNewer);
+                found.newest.insert(block, Newest { unit: index, image });
                 if found.newest.len() as u64 > most {
                     return Err(Failed::Source(self.too_many("images", unit.at, most)));
                 }

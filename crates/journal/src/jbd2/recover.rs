@@ -15,7 +15,6 @@ use crate::salvage::{GivenUp, Salvaged, longest};
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{FastCommit, FastCommitReader, JournalIncompat, JournalSuperblock, LogFormat};
 
@@ -200,12 +199,6 @@ impl<'a> Log<'a> {
         let start = self.ring.position(self.sb.start().unwrap_or(self.sb.first()));
         let whole = self.scan(start, self.sb.sequence(), u64::MAX)?;
         self.refuse_damage(&whole, volume.made)?;
-        match whole.end.wrapping_sub(whole.first) {
-            0 => reach::hit(Place::ReplayNone),
-            1 => reach::hit(Place::ReplayOne),
-            _ => reach::hit(Place::ReplaySeveral),
-        }
-        reach::hit_if(whole.at < start, Place::ReplayWrapped);
         let images = self.collect(&whole)?;
         let recovered = self.replay(&images, whole.end.wrapping_sub(whole.first), volume.blocks)?;
         self.store.flush()?;

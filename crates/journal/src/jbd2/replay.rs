@@ -7,7 +7,6 @@ use super::Recovered;
 use super::recover::Log;
 use super::scan::Whole;
 use crate::{Corrupt, JournalError, NumberHash, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::FormatError;
 use ondol_format::jbd2::{self, BlockType, Descriptor, Header, Revoke, Tag};
 use std::collections::HashMap;
@@ -54,7 +53,6 @@ impl Log<'_> {
             images.retain(|image| !later(image));
         }
         let revoked = (before - images.len()) as u64;
-        let all = images.len();
         images.dedup_by(|next, kept| {
             let same = next.home == kept.home;
             if same {
@@ -62,8 +60,6 @@ impl Log<'_> {
             }
             same
         });
-        reach::hit_if(images.len() < all, Place::ReplayNewer);
-        reach::hit_if(revoked > 0, Place::RevokeHonoured);
         Ok(Images { newest: images, revoked })
     }
 
@@ -144,7 +140,6 @@ impl Log<'_> {
             return Err(bad(format!("wrong checksum in transaction {sequence}")).into());
         }
         if escaped {
-            reach::hit(Place::ReplayEscaped);
             jbd2::unescape(&mut bytes);
         }
         Ok(bytes)

@@ -8,7 +8,6 @@ use crate::contract::Tid;
 use crate::device::Passing;
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Env;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::Time;
 use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, OldChecksum, RevokeWriter, Tag};
@@ -61,8 +60,6 @@ impl Jbd2Log {
     /// the blocks written.
     pub(super) fn append(&self, at: u64, tx: &Sealed) -> Result<u64> {
         let mut parts = self.revokes(tx);
-        reach::hit_if(parts.len() > 1, Place::ManyRevokes);
-        reach::hit_if(tx.images.len() > self.tags_per_block(), Place::SeveralDescriptors);
         for images in tx.images.chunks(self.tags_per_block()) {
             parts.extend(self.described(tx.tid, images));
         }
@@ -110,7 +107,6 @@ impl Jbd2Log {
         for (block, image) in images {
             let escaped = jbd2::is_escape_needed(image);
             let part = if escaped {
-                reach::hit(Place::EscapedImage);
                 let mut copy = image.to_vec();
                 jbd2::escape(&mut copy);
                 Part::Own(copy)

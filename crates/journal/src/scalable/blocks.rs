@@ -3,7 +3,6 @@
 use super::record::{self, Entry, Fetch, InPage};
 use crate::contract::{Client, Derived, Kind};
 use crate::{Extent, JournalError, Ranges, Result};
-use ondol_env::reach::{self, Place};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -177,7 +176,6 @@ impl Blocks {
             bytes.entry(block).or_default().add(range);
         }
         kinds.retain(|block, _| self.changed.binary_search_by_key(block, |changed| changed.block).is_err());
-        reach::hit_if(!kinds.is_empty(), Place::DerivedAlone);
         if !kinds.is_empty() {
             let alone = |(block, kind)| Changed { block, kind, fresh: false, records: 0, parts: 0..0, page: None };
             self.changed.extend(kinds.into_iter().map(alone));

@@ -10,10 +10,9 @@ use super::record::InPage;
 use crate::Block;
 use crate::area::WORTH_THREADS;
 use crate::cache::Buf;
-use crate::contract::{Kind, Tid};
+use crate::contract::Tid;
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::{Arc, thread, untold};
 use ondol_nvm_log::Batch as Committed;
@@ -77,7 +76,6 @@ impl Core {
         self.check_alive()?;
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
-        reach::hit_if(reach::is_on() && self.log.newest().is_some(), Place::CheckpointBeforeCommit);
         let tried = self.tried.load(Relaxed);
         // One that failed may have left derived values in blocks that are to go home with others of it.
         let wants = |last: &&Committed| last.commit - first < slice || last.commit < tried;
@@ -120,7 +118,6 @@ impl Core {
             };
         }
         self.home_works();
-        reach::hit_if(!parts[0].is_empty(), Place::BuiltBlockHome);
         untold();
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
         if let Some(all) = &self.pages {
@@ -129,11 +126,6 @@ impl Core {
         if let Some(home) = &self.home_pages {
             home.give(&pages);
         }
-        reach::hit(if self.log.tail() == self.log.durable() {
-            Place::WholeCheckpoint
-        } else {
-            Place::PartialCheckpoint
-        });
         // Not before: as long as the log has records of a block, whoever frees it must say so there.
         for (block, homing) in batch {
             if let Some((buf, records)) = bufs.get(&block) {
@@ -276,7 +268,6 @@ impl Core {
     fn homing(&self, found: &Found, changed: &Changed) -> Result<Option<(Arc<Buf>, Homing)>> {
         let derived = found.derived.get(&changed.block);
         if found.others.contains(&changed.block) {
-            reach::hit(Place::FreedBehindSlice);
             return Ok(None);
         }
         // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
@@ -295,7 +286,6 @@ impl Core {
         let (kind, built) = (changed.kind, state.built);
         let is_home = |at: InPage| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page));
         let there = changed.page.is_some_and(|at| is_home(at) || self.home_pages.is_some());
-        reach::hit_if(there, Place::ThereAlready);
         if state.logged.has(changed.records) {
             let dirty = std::mem::take(&mut state.dirty);
             let image = state.image().or_else(|| there.then(Block::default));
@@ -308,13 +298,9 @@ impl Core {
         }
         let before = state.logged.before();
         drop(state);
-        reach::hit(Place::ImageFromRecords);
         let mut dirty = Ranges::default();
         let mut image = match before.filter(|_| !changed.fresh) {
-            Some(before) => {
-                reach::hit_if(kind == Kind::DATA, Place::BuiltOnBefore);
-                before.to_vec()
-            }
+            Some(before) => before.to_vec(),
             None => {
                 dirty.add(0..self.block_size as u32);
                 vec![0; self.block_size]
@@ -356,7 +342,6 @@ impl Core {
             state.logged.set_before(None);
             self.dirty.remove(buf);
         } else {
-            reach::hit(Place::NewerThanCheckpoint);
             // What was let go says before what it was when it is changed.
             if !image.is_empty() {
                 state.logged.set_before(Some(image));

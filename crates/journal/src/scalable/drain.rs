@@ -5,7 +5,6 @@ use super::pages::{self, Pages};
 use crate::Result;
 use crate::area::{runs, write_many};
 use crate::contract::Tid;
-use ondol_env::reach::{self, Place};
 
 /// So great a part of the memory for blocks that are not home may wait, however fast home is, and of the pages: each that waits has one.
 const PARTS: u64 = 2;
@@ -53,7 +52,6 @@ impl Core {
         let waiting = pages.to_bring_home();
         let home = match self.write_waiting(&pages::images(&waiting)) {
             Ok(()) => {
-                reach::hit(Place::WaitingHome);
                 pages.are_home(&waiting, |block, image| self.let_go(block, Some(image), None));
                 if !waiting.is_empty() {
                     self.home_works();
@@ -75,8 +73,9 @@ impl Core {
     /// Memory need not have what home has, or `page`.
     pub(super) fn let_go(&self, block: u64, image: Option<&crate::Block>, page: Option<u32>) {
         // Beside the cache, those that have records hold it.
-        let let_go = |image| self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
-        reach::hit_if(image.is_some_and(let_go), Place::LetGo);
+        if let Some(image) = image {
+            let _is_lighter = self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
+        }
     }
 
     fn write_waiting(&self, images: &[(u64, crate::Block)]) -> Result<()> {

@@ -16,7 +16,6 @@ use crate::piece::{Piece, Sources};
 use crate::{JournalError, Kind, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Step};
@@ -153,7 +152,6 @@ impl Engine for ScalableEngine {
         core.check_alive()?;
         match core.in_place.write_or_leave(bytes.len(), || core.write_in_place(block, 0, bytes)) {
             Ok(dirty) => {
-                reach::hit(Place::BroughtHome);
                 core.passed.add(bytes.len() as i64);
                 core.data_runs.add(1);
                 core.is_dirty(dirty);

@@ -2,7 +2,6 @@
 
 use super::Core;
 use crate::{JournalError, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -24,7 +23,6 @@ impl Core {
         if self.aborted.get().is_some() {
             return e;
         }
-        reach::hit(Place::HomeFailed);
         if !self.failing.fails.swap(true, Relaxed) {
             tracing::error!(
                 "nothing can be written home ({e}): changes stay in the NVM log as long as it has room, and it is tried again"

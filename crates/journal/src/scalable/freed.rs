@@ -6,7 +6,6 @@
 use crate::NumberHash;
 use crate::cache::Buf;
 use crate::contract::Extent;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -94,7 +93,6 @@ impl Freed {
         }
         let mut state = self.state.lock();
         if state.checkpoint {
-            reach::hit(Place::FreedBesideCheckpoint);
             return;
         }
         let later = state.waiting.split_off(&durable);

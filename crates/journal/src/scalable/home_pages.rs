@@ -7,7 +7,6 @@ use crate::contract::Kind;
 use crate::handle::{Base, Staged};
 use crate::{JournalError, Result};
 use ondol_block::{BlockStore, PageLender, Pinned};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_nvm_log::PageArea;
 
@@ -48,7 +47,6 @@ impl HomePages {
 
     /// These blocks, of which all that is committed lies in a page, have it, `(block, page)`: durably with the next flush.
     pub(super) fn remap(&self, entries: &[(u64, u32)]) -> Result<()> {
-        reach::hit_if(!entries.is_empty(), Place::EntriesSet);
         Ok(self.lender()?.remap(entries)?)
     }
 
@@ -117,14 +115,12 @@ impl Core {
                 Err(_) => break,
                 Ok(None) if round == ROUNDS => break,
                 Ok(None) => {
-                    reach::hit(Place::NoPageToLend);
                     if self.make_room().is_err() {
                         break;
                     }
                 }
             }
         }
-        reach::hit(Place::NoFreePage);
         Vec::new()
     }
 

@@ -49,7 +49,6 @@ use home_pages::HomePages;
 use named::Named;
 use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::Striped;
-use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
 use ondol_nvm_log::{Log, LogError, Promise};
@@ -124,7 +123,6 @@ impl Core {
         if self.in_place.covers(written) {
             return Ok(());
         }
-        reach::hit(Place::DataFlush);
         self.flush()?;
         self.stats.lock().early_flushes += 1;
         Ok(())
@@ -198,7 +196,6 @@ impl Core {
                     return Ok(promise);
                 }
                 Err(LogError::Full { .. }) => {
-                    reach::hit(Place::NvmLogFull);
                     began = began.or_else(|| Some(self.env.monotonic_ns()));
                     self.or_abort(self.make_room())?;
                 }
@@ -209,7 +206,6 @@ impl Core {
 
     /// Checkpoints on the calling thread, and commits where nothing is committed.
     fn make_room(&self) -> Result<()> {
-        reach::hit(Place::ForegroundCheckpoint);
         self.stats.lock().foreground_checkpoints += 1;
         if self.checkpoint()? {
             return Ok(());
@@ -228,7 +224,6 @@ impl Core {
         if self.brings_home() {
             self.bells.committer.ring();
         } else if self.is_flooded.load(Relaxed) {
-            reach::hit(Place::ForegroundDrain);
             let home = self.commit_late(self.tid(), true)?;
             self.stats.lock().staged_early_blocks += home;
             self.is_flooded.store(self.much_waits(true), Relaxed);
@@ -277,7 +272,6 @@ impl Core {
         let Staged { buf, kind, base, changes, .. } = staged;
         let closed = page.map(|page| (page, self.cache.close(buf.block)));
         let mut state = buf.state.lock();
-        reach::hit_if(state.home, Place::LetGoChanged);
         // What home has is as good as what was before its record, which says all of it.
         let builds_on = matches!(base, Base::Live);
         let is_held = !state.logged.is_home();
@@ -290,9 +284,7 @@ impl Core {
         // This operation has the buffer, and those that have records.
         let is_sole = |closed: &Closed<'_>| closed.is_sole(&buf, 1 + usize::from(is_held));
         let needs_base = page.is_some() && state.logged.needs_base();
-        reach::hit_if(needs_base, Place::BaseKept);
         if let Some((page, _closed)) = closed.filter(|(_, closed)| !needs_base && is_sole(closed)) {
-            reach::hit(Place::LetGo);
             state.lies_in_page(kind, self.block_size);
             self.dirty.add(&buf, Some(page));
             return;
@@ -326,7 +318,6 @@ impl Core {
             let bufs =
                 if freed.is_empty() { Vec::new() } else { self.dirty.inside(freed.iter().map(|(extent, _)| *extent)) };
             let known = record::runs_of(bufs.iter().map(|buf| buf.block));
-            reach::hit_if(!known.is_empty(), Place::RevokeWritten);
             let draft = Draft::new(arena, blocks, &known, named, self.block_size);
             if draft.bytes.len() as u64 <= self.log.most() || known.is_empty() {
                 return Ok((draft, bufs));
@@ -370,9 +361,6 @@ impl Core {
         untold();
         let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
         self.need_no_more(&dead, position);
-        if reach::is_on() {
-            dead.iter().for_each(|buf| reach::freed(Thing::Block(buf.block), buf.state.lock().kind.class));
-        }
         drop(counters);
         if !freed.is_empty() {
             let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();

@@ -12,7 +12,6 @@ use crate::cache::Buf;
 use crate::change::Change;
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_nvm_log::PageWrites;
@@ -131,7 +130,6 @@ impl Core {
                 return naming;
             }
         };
-        reach::hit(Place::BroughtHome);
         self.is_dirty(dirty);
         self.brought.add(home.len() as i64);
         self.data_runs.add(runs(&home).count() as i64);
@@ -199,7 +197,6 @@ impl<'p> Naming<'p> {
         if at_once().next().is_none() {
             return Ok(None);
         }
-        reach::hit(Place::PageStored);
         if let Some(pages) = self.pages {
             at_once().for_each(|named| pages.is_stored(named.at.page));
         }

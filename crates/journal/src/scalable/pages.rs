@@ -11,7 +11,6 @@
 
 use crate::Block;
 use crate::{NumberHash, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -127,7 +126,6 @@ impl Pages {
             let left = free.len().saturating_sub(count - taken.len());
             taken.extend(free.drain(left..).rev());
         }
-        reach::hit_if(taken.len() < count, Place::NoFreePage);
         taken
     }
 
@@ -189,7 +187,6 @@ impl Pages {
         if waiting.is_empty() {
             return (waiting, false);
         }
-        reach::hit(Place::DataWaits);
         let (added, part) = ((waiting.len() * self.block_size) as u64, self.at_once.max(1));
         let shard = self.shard();
         let mut all = shard.waiting.lock();
@@ -217,13 +214,10 @@ impl Pages {
             taken.append(&mut waiting);
             shard.waiting_bytes.store(0, Relaxed);
         }
-        let before = taken.len();
         taken.retain(|waiting| !waiting.is_freed_below(end));
-        reach::hit_if(taken.len() < before, Place::WaitingFreed);
         if taken.is_empty() {
             return Ok(());
         }
-        reach::hit(Place::WaitingStored);
         self.area.write(taken.iter().map(|waiting| (waiting.page, &*waiting.image)))?.fence()?;
         for waiting in taken {
             let state = &self.states[waiting.page as usize];

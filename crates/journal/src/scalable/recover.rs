@@ -14,7 +14,6 @@ use crate::jbd2::Recovered;
 use crate::{JournalError, Ranges, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_nvm_log::{Contents, OnDamage, PageArea};
 
@@ -41,12 +40,6 @@ pub fn recover(
 ) -> Result<Replayed> {
     let mut found = found(contents, blocks)?;
     let derived = found.add_derived(client);
-    reach::hit(match contents.commits().len() {
-        0 => Place::ReplayNone,
-        1 => Place::ReplayOne,
-        _ => Place::ReplaySeveral,
-    });
-    reach::hit_if(found.dropped, Place::RevokeHonoured);
     let (mut batch, mut gone, mut entries) = (Batch::new(), Vec::new(), Vec::new());
     let lender = store.lender().filter(|lender| lender.page_bytes() as usize == block_size);
     let lender = lender.filter(|_| contents.pages().is_some_and(PageArea::is_of_table));
@@ -127,7 +120,6 @@ impl Source<'_> {
         // Later changes may have come home with it. Of a page that is lost nobody knows whether it had the contents.
         let is_known = is_there || at.page == NOWHERE;
         let is_home = at.or_home && (at.is(image) || (is_known && !self.is_all));
-        reach::hit_if(is_home, Place::PageAtHome);
         self.from_home = is_home;
         match self.contents.on_damage() {
             _ if is_home => Ok(()),

@@ -3,7 +3,6 @@
 use super::Core;
 use crate::common;
 use crate::{JournalError, Result};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::{Progress, Step};
 
@@ -33,7 +32,6 @@ impl Core {
         if !is_old && !self.much_is_uncommitted() && !self.much_waits(false) {
             return Ok(Progress::Idle);
         }
-        reach::hit(Place::TimerCommit);
         // What is old is committed in time, whoever is at the disk.
         self.commit_late(crate::Tid(newest), !is_old)?;
         Ok(Progress::Worked)
@@ -45,7 +43,6 @@ impl Core {
             return Ok(Progress::Idle);
         }
         self.check_alive()?;
-        reach::hit(Place::BackgroundFlush);
         self.or_abort(self.flush_data())?;
         Ok(Progress::Worked)
     }
@@ -61,7 +58,6 @@ impl Core {
                 return Ok(Progress::Idle);
             }
         }
-        reach::hit(Place::BackgroundCheckpoint);
         Ok(Progress::Worked)
     }
 }

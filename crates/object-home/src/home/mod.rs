@@ -56,7 +56,6 @@ use disk::Held;
 use keeper::Keeper;
 use local::Log;
 use ondol_block::Counters;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
@@ -199,7 +198,6 @@ impl Home {
         if order.closed {
             return Ok(());
         }
-        reach::hit(Place::HomeClosed);
         self.put_loose(writer, &mut order)?;
         let header = Header { closed: true, size: self.size.load(Relaxed), ..self.header };
         self.put_header(writer, &mut order, header)?;
@@ -258,7 +256,6 @@ impl Home {
         if loose.is_empty() {
             return Ok(());
         }
-        reach::hit(Place::LooseBatch);
         let (written, unused): (Vec<_>, Vec<_>) = loose.into_iter().partition(|(_, chunk)| chunk.is_some());
         let written: Vec<_> = written.into_iter().filter_map(|(number, chunk)| Some((number, chunk?))).collect();
         let mut puts = self.encode_all(&written)?;

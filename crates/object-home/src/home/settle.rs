@@ -9,7 +9,6 @@ use super::bypass::{Begun, Beside, Bypass, NOTE_KEY};
 use super::error::is_fence;
 use super::keeper::Keeper;
 use super::{Home, HomeError, Writer, bounded, hand_over, local};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
 use slatedb::config::{FlushOptions, FlushType};
 use slatedb::{Db, WriteBatch};
@@ -156,7 +155,6 @@ impl Home {
     }
 
     fn flush_log(&self, writer: &Writer, seq: u64) -> Result<(), HomeError> {
-        reach::hit(Place::LogPut);
         match self.drive("making a batch durable", writer.flusher.durable(seq)) {
             flushed => flushed,
         }
@@ -212,7 +210,6 @@ impl Flusher {
                 return Ok(());
             }
         }
-        reach::hit(Place::LogBypassed);
         let begun = self.bypass.begin();
         // The database's own manifest may be ahead of the store's: what the flush is given comes into the store.
         let given = self.turn.newest_and_seq().1.max(seq);
@@ -221,9 +218,6 @@ impl Flusher {
         let put = self.db.status().durable_seq;
         let is_closed = self.bypass.end(begun, given, put);
         self.note(is_closed.then_some(put)).await?;
-        if is_closed && self.bypass.reopen(begun) {
-            reach::hit(Place::LogReopened);
-        }
         Ok(())
     }
 

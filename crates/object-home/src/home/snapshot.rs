@@ -3,7 +3,6 @@
 use super::open::{admin, border};
 use super::{Home, HomeError, Opening, bounded, settle};
 use crate::Bucket;
-use ondol_env::reach::{self, Place};
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 use std::time::Duration;
 
@@ -30,7 +29,6 @@ impl Home {
     pub fn snapshot(&self, snapshot: &str) -> Result<(), HomeError> {
         let writer = self.writer()?;
         check(snapshot)?;
-        reach::hit(Place::SnapshotMade);
         let mut order = writer.order.lock();
         self.put_loose(writer, &mut order)?;
         let number = order.number;

@@ -3,7 +3,6 @@
 use super::change::{Draft, whole_chunks};
 use super::{BATCH, Home, HomeError, LOOSE, Order, Writer};
 use ondol_block::{BlockError, BlockStats, BlockStore, Caps, DeviceClass, Result, check_range};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::io::IoSlice;
 
@@ -88,7 +87,6 @@ impl Home {
         let mut draft = Draft::new(self.format.size().bytes());
         writes.iter().for_each(|(offset, bytes)| draft.write(*offset, bytes));
         let (whole, parts) = draft.split();
-        reach::hit_if(!parts.is_empty(), Place::ChunkPatched);
         let mut puts = self.encode_all(&whole)?;
         let mut order = writer.order.lock();
         self.require_open(writer, &order)?;

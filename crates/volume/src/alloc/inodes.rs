@@ -2,7 +2,6 @@
 
 use super::{GroupInfo, Groups};
 use crate::{Error, Ino, Result, kind};
-use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Superblock, bitmap};
 use ondol_journal::Engine;
@@ -82,10 +81,6 @@ impl Groups {
             engine.take_as_empty(block, kind::inode_table(ino - index as u32 % sb.inodes_per_block()));
         }
         bitmap::set(map, index);
-        reach::hit_if(
-            reach::taken(Thing::Inode(g * sb.inodes_per_group() + index as u32 + 1)).is_some(),
-            Place::InodeReused,
-        );
         busy.inode_hint = index as u32 + 1;
         info.free_inodes.fetch_sub(1, SeqCst);
         self.free_inodes.add(-1);
@@ -119,7 +114,6 @@ impl Groups {
     pub(crate) fn return_inode(&self, sb: &Superblock, ino: Ino) {
         let Some((g, index)) = sb.group_of_inode(ino) else { return };
         let Ok(info) = self.get(g) else { return };
-        reach::freed(Thing::Inode(ino), 0);
         let mut busy = info.busy.lock();
         if let Some(map) = &mut busy.inodes {
             bitmap::clear(map, index as usize);

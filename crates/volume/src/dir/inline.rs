@@ -14,7 +14,6 @@ use super::{Dir, NewEntry, bad, insert, search, valid_ino};
 use crate::inline::{self, IN_BLOCK, is_inline};
 use crate::op::{Op, Reader};
 use crate::{Ino, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::dirent::{DirBlock, DirBlockMut, Edit, TAIL, rec_len_for};
 use ondol_format::inode::FileType;
 use ondol_format::{Incompat, Inode};
@@ -118,7 +117,6 @@ fn edit_lists(
 
 /// Puts a name where a search has seen room for it.
 pub(super) fn put(op: &mut Op<'_>, dir: &Dir, new: NewEntry<'_>) -> Result<()> {
-    reach::hit(Place::InlineEntry);
     let done = edit_lists(op, dir, &mut |list, _| {
         let gap = list.search(new.name)?.gap;
         gap.map(|gap| list.insertion(gap, new.name, new.ino, new.file_type)).transpose()
@@ -150,7 +148,6 @@ pub(super) fn change(
 pub(super) fn unfold(op: &mut Op<'_>, dir: &Dir) -> Result<()> {
     let vol = op.vol();
     let sb = &vol.shared.sb;
-    reach::hit(Place::InlineDirUnfolded);
     let parent = dir.inline_parent(op)?;
     let stored = inline::stored(dir.ino, &dir.inode)?;
     let mut bytes = vec![0; sb.block_size() as usize];

@@ -4,7 +4,6 @@ use super::htree::{self, Path};
 use super::{Dir, NewEntry, Slot, bad, inline, new_block};
 use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::Incompat;
 use ondol_format::dirent::{DirBlock, DirBlockMut, rec_len_for};
 use ondol_format::htree::{DxBlockMut, RootInfo};
@@ -43,7 +42,6 @@ fn put(op: &mut Op<'_>, dir: &Dir, (block, gap): (u64, Option<usize>), new: NewE
     if !dir.hashed() {
         return Err(Error::Invalid("a name was given a slot without room"));
     }
-    reach::hit(Place::DirectoryPacked);
     let entries: Vec<_> = used(&leaf, block, 0)?.into_iter().chain([new]).collect();
     let bytes = packed(op, dir, &entries)?;
     Ok(op.handle()?.write(block, dir.leaf_kind(), 0, &bytes)?)
@@ -66,14 +64,12 @@ fn packed(op: &Op<'_>, dir: &Dir, entries: &[NewEntry<'_>]) -> Result<Vec<u8>> {
 
 /// Into a new block behind the last.
 fn append(op: &mut Op<'_>, dir: &Dir, new: NewEntry<'_>) -> Result<()> {
-    reach::hit(Place::DirectoryGrows);
     let bytes = packed(op, dir, &[new])?;
     new_block(op, dir.ino, dir.leaf_kind(), &bytes).map(|_| ())
 }
 
 /// Makes the only block, which is full, the root of an index over a leaf with its entries, and the new one.
 fn convert(op: &mut Op<'_>, dir: &Dir, new: NewEntry<'_>) -> Result<()> {
-    reach::hit(Place::IndexMade);
     let (parent, first) = dir.parent(op)?;
     let old = op.block(first, dir.leaf_kind())?;
     let leaf = dir.leaf(&old, first)?;

@@ -4,13 +4,10 @@ use super::htree::{self, Path};
 use super::{DOTDOT, Dir, Entry, bad, inline};
 use crate::op::{Op, Reader};
 use crate::{Ino, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::dirent::{DirBlock, Edit};
-use ondol_format::inode::InodeFlags;
 
 /// Removes a found entry from directory `ino`, which `op` holds and has not changed since. The directory keeps its blocks.
 pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, entry: &Entry) -> Result<()> {
-    reach::hit_if(op.inode(ino)?.flags.contains(InodeFlags::INDEX), Place::IndexedRemoved);
     change(op, ino, entry, |leaf, before, offset| leaf.removal(before, offset))
 }
 

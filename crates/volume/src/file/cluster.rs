@@ -4,7 +4,6 @@
 use super::{Mapped, tree};
 use crate::op::Op;
 use crate::{Error, Ino, Result};
-use ondol_env::reach::{self, Place};
 use ondol_journal::{Extent as Blocks, Kind};
 use std::ops::Range;
 
@@ -53,7 +52,6 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64,
     }
     let (wide, skip) = (u64::from(ratio), at % ratio);
     if let Some(cluster) = mapped_in(op, ino, around(at.into(), wide), 0..0)? {
-        reach::hit(Place::ClusterShared);
         return Ok(Blocks { start: cluster + u64::from(skip), len: want.min(ratio - skip) });
     }
     let mut want = want;
@@ -91,7 +89,6 @@ pub(super) fn give_back(op: &mut Op<'_>, ino: Ino, (from, to): (u32, u32), start
     if first < end && mapped_in(op, ino, around(own.end - 1, wide), own.clone())?.is_some() {
         end -= wide;
     }
-    reach::hit_if(first > own.start || end < own.end, Place::ClusterKept);
     let block = |logical: u64| start + logical - own.start;
     let whole = first.max(own.start)..end.min(own.end);
     if first >= end {

@@ -3,7 +3,6 @@
 use super::write::ATOMIC_MAX;
 use crate::op::Op;
 use crate::{DataMode, Ino, Result, Volume};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_format::Inode;
@@ -109,7 +108,6 @@ fn to_journal(op: &Op<'_>, ino: Ino) -> Result<bool> {
     }
     let journaled = journaled(vol, ino, op.inode(ino)?);
     if journaled {
-        reach::hit(Place::DataJournaled);
         vol.engine.journal_data();
     }
     Ok(journaled)

@@ -14,7 +14,6 @@ use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Exchange, Ino, Result, SetAttr, Volume};
-use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::extent::{Extent, MAX_LOGICAL, capacity};
 use ondol_format::inode::InodeFlags;
@@ -201,7 +200,6 @@ impl Volume {
         let journaled = |side: Side| Ok::<_, Error>(data::journaled(self, side.ino, inode_of(&guards, side.ino)?));
         let (one, other) = (journaled(a)?, journaled(b)?);
         let (mut op, pieces, xattrs) = self.begin_exchange(guards, sides, agreed, how)?;
-        reach::hit(Place::Exchanged);
         for piece in &pieces {
             let of = |side: Side| (side.first + piece.start, side.first + piece.end);
             let (from_a, from_b) = (of(a), of(b));

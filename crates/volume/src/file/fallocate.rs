@@ -8,7 +8,6 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Fallocate, Ino, Result, Volume};
-use ondol_env::reach::{self, Place};
 use ondol_format::extent::MAX_LOGICAL;
 
 /// Blocks that one step allocates at most: the longest unwritten extent.
@@ -108,7 +107,6 @@ impl Volume {
             if done {
                 return Ok(guard);
             }
-            reach::hit(Place::AllocatedInSteps);
         }
     }
 

@@ -8,7 +8,6 @@ use crate::inline::{self, is_inline};
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Ino, Result, Volume};
-use ondol_env::reach::{self, Place};
 use ondol_format::{Incompat, Inode};
 
 /// Whether files of this volume may lie in their inodes.
@@ -66,7 +65,6 @@ fn put(op: &mut Op<'_>, ino: Ino, contents: &[u8]) -> Result<bool> {
     if !inline::store(inode, contents) {
         return Ok(false);
     }
-    reach::hit(Place::InlineWritten);
     inode.size = contents.len() as u64;
     Ok(true)
 }
@@ -77,7 +75,6 @@ fn put(op: &mut Op<'_>, ino: Ino, contents: &[u8]) -> Result<bool> {
 /// `NoSpace` beyond the promise; corruption of what is stored.
 pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     let vol = op.vol();
-    reach::hit(Place::InlineUnfolded);
     let contents = inline::contents(ino, op.inode(ino)?)?;
     let inode = op.inode_mut(ino)?;
     inline::take(ino, inode)?;

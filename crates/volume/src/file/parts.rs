@@ -15,7 +15,6 @@ use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Exchange, Ino, Result, Volume};
 use ondol_env::apart::Striped;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::Inode;
 
@@ -114,7 +113,6 @@ impl Volume {
             let mut op = Op::begin(self, vec![guard], Cost { journal: cost.journal.min(max), ..cost })?;
             match put_parts(&mut op, node.ino, parts)? {
                 None => {
-                    reach::hit(Place::StoresCommitted);
                     return op.close().map(drop);
                 }
                 // More than what was missing, so that few attempts find out how much it is.
@@ -167,7 +165,6 @@ impl Volume {
         let end = (last + bytes.len() as u64).next_multiple_of(unit).min(size);
         let how = Exchange { len: Some(end - first), written_only: true, ..Exchange::default() };
         let guards = there.into_iter().chain([guard]).collect();
-        reach::hit(Place::StoresExchanged);
         self.exchange_held(guards, (other, first), (node.ino, first), &how)
     }
 

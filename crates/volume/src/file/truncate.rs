@@ -8,7 +8,6 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume, orphan};
-use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
@@ -42,7 +41,6 @@ impl Volume {
     /// Corruption, or the journal's or store's failure.
     pub(crate) fn finish_truncate(&self, mut guard: NodeGuard) -> Result<NodeGuard> {
         let ino = guard.node.ino;
-        reach::hit(Place::TruncatedInSteps);
         loop {
             let mut op = Op::begin(self, vec![guard], step_cost(self))?;
             let done = free_behind_end(&mut op, ino)?;

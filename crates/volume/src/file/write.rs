@@ -7,7 +7,6 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::untold;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
@@ -88,12 +87,10 @@ impl Volume {
             match self.write_step(guard, (offset + done as u64, &bytes[done..]), times) {
                 Ok((n, _)) if done + n == bytes.len() => return Ok(bytes.len()),
                 Ok((n, again)) => {
-                    reach::hit(Place::WrittenInSteps);
                     (done, guard) = (done + n, again);
                 }
                 Err(e) if done == 0 => return Err(e),
                 Err(e) => {
-                    reach::hit(Place::WriteStopped);
                     tracing::warn!("a write stopped after {done} of {} bytes: {e}", bytes.len());
                     self.noted(e);
                     return Ok(done);
@@ -181,7 +178,6 @@ impl Volume {
 
     /// Bytes over stored ones, when not even a time changes.
     fn overwrite_only(&self, guard: &NodeGuard, offset: u64, bytes: &[u8]) -> Result<()> {
-        reach::hit(Place::Overwritten);
         let block_size = u64::from(self.shared.sb.block_size());
         let mut done = 0;
         while done < bytes.len() {

@@ -23,7 +23,6 @@ use crate::error::unplanned;
 use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::untold;
 use ondol_format::Inode;
@@ -256,9 +255,6 @@ impl<'v> Op<'v> {
         let vol = self.vol;
         let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, place, want, stream)?;
         self.promised -= u64::from(extent.len / vol.shared.sb.cluster_ratio());
-        if reach::is_on() {
-            self.tell_taken(extent);
-        }
         self.taken.push(extent);
         self.mark_blocks(extent, true)?;
         Ok(extent)
@@ -282,7 +278,6 @@ impl<'v> Op<'v> {
         };
         vol.shared.groups.check_freeing(&vol.shared.sb, &*vol.engine, extent)?;
         self.mark_blocks(extent, false)?;
-        reach::hit_if(reach::is_on() && self.is_elsewhere(&self.freed, extent), Place::FreedInGroups);
         self.freed.push(extent);
         self.handle()?.free(extent, kind);
         Ok(())
@@ -471,10 +466,6 @@ impl Drop for Op<'_> {
             self.note_newest(None);
         }
         let shared = &self.vol.shared;
-        let changed = self.handle.as_ref().is_some_and(|handle| !handle.is_empty());
-        reach::hit_if(changed, Place::ChangedItsMind);
-        reach::hit_if(!self.taken.is_empty(), Place::GaveBlocksBack);
-        reach::hit_if(!self.taken_inodes.is_empty(), Place::GaveInodeBack);
         let taken: u64 = self.taken.iter().map(|&e| clusters(&shared.sb, e)).sum();
         for &extent in &self.taken {
             shared.groups.return_blocks(&shared.sb, extent);

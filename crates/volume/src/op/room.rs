@@ -3,10 +3,8 @@
 use super::{Cost, Op};
 use crate::alloc::Need;
 use crate::behalf;
-use crate::kind::class;
 use crate::node::locate;
 use crate::{Error, Ino, Result};
-use ondol_env::reach::{self, Place, Thing};
 use ondol_journal::{Extent, NumberHash};
 use std::collections::HashSet;
 
@@ -149,34 +147,9 @@ impl Op<'_> {
         Ok(self.handle()?.pass(block, bytes)?)
     }
 
-    /// Says what it means that the operation takes these blocks.
-    #[cold]
-    pub(super) fn tell_taken(&self, extent: Extent) {
-        reach::hit_if(self.is_elsewhere(&self.taken, extent), Place::AllocatedInGroups);
-        for block in extent.start..extent.start + u64::from(extent.len) {
-            match reach::taken(Thing::Block(block)) {
-                None => {}
-                Some(class::EXTENT_NODE) => reach::hit(Place::ReusedExtentNode),
-                Some(class::INDIRECT) => reach::hit(Place::ReusedIndirect),
-                Some(class::XATTR) => reach::hit(Place::ReusedXattr),
-                Some(class::SYMLINK) => reach::hit(Place::ReusedSymlink),
-                Some(class::DIR_LEAF | class::DX_ROOT | class::DX_NODE) => reach::hit(Place::ReusedDirectory),
-                Some(_) => reach::hit(Place::ReusedData),
-            }
-        }
-    }
-
-    /// Whether some of `others` lie in another group.
-    #[cold]
-    pub(super) fn is_elsewhere(&self, others: &[Extent], extent: Extent) -> bool {
-        let group = |extent: &Extent| self.vol.shared.sb.group_of_block(extent.start);
-        others.iter().any(|other| group(other) != group(&extent))
-    }
-
     /// Puts what was kept where it belongs.
     pub(super) fn write_late(&mut self) -> Result<()> {
         for LateWrite { block, offset, bytes } in self.late.take().unwrap_or_default().writes {
-            reach::hit(Place::OverwrittenLate);
             self.wrote_over = true;
             self.vol.engine.write_data(block, offset, &bytes)?;
         }

@@ -5,7 +5,6 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Attr, Error, Ino, Result, Volume, file, xattr};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 
 /// Journal blocks of the last step of a deletion: the inode, its bitmap and descriptor, xattrs, the orphan entry.
@@ -108,7 +107,6 @@ impl Volume {
             if handle.is_empty() {
                 return Err(Error::Invalid("the journal is too small to free a file"));
             }
-            reach::hit(Place::DeletedInSteps);
             guards = op.close_keeping()?.1;
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::node::read_inode;
 use crate::{Error, Ino, Result, Volume, kind};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::MutexGuard;
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_format::RawSuperblock;
@@ -134,7 +133,6 @@ impl<'v> ListGuard<'v> {
 
 impl Drop for ListGuard<'_> {
     fn drop(&mut self) {
-        reach::hit_if(!self.undo.is_empty(), Place::ListUndone);
         while let Some((ino, link)) = self.undo.pop() {
             match link {
                 Some(link) => self.list.links.insert(ino, link),

@@ -22,7 +22,6 @@ use crate::op::Op;
 use crate::{Error, Ino, Result, Volume, kind};
 use file::OrphanFile;
 use list::{List, ListGuard};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 use ondol_format::inode::RawInode;
@@ -167,7 +166,6 @@ pub(crate) fn add(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     if list.contains(ino) {
         return Ok(());
     }
-    reach::hit(Place::OrphanListed);
     let next = list.push(ino);
     write_next(op, ino, next)?;
     write_next(op, list::HEAD, ino)
@@ -184,7 +182,6 @@ fn add_to_file(op: &mut Op<'_>, file: &OrphanFile, ino: Ino) -> Result<bool> {
         return Ok(true);
     }
     let Some(slot) = file.claim(ino) else { return Ok(false) };
-    reach::hit(Place::OrphanSlotTaken);
     op.orphans.claimed.push(ino);
     file.write(op, slot, ino)?;
     if !op.vol().orphans.present.load(SeqCst) {
@@ -206,7 +203,6 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         if op.orphans.released.contains(&ino) {
             return Ok(());
         }
-        reach::hit(Place::OrphanSlotCleared);
         op.orphans.released.push(ino);
         return file.write(op, slot, 0);
     }
@@ -214,8 +210,6 @@ pub(crate) fn remove(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let Some((before, next)) = op.orphans.list(vol)?.remove(ino) else { return Ok(()) };
-    let inside = before != list::HEAD;
-    reach::hit(if inside { Place::OrphanUnlistedInside } else { Place::OrphanUnlistedFirst });
     op.inode_mut(ino)?.dtime = 0;
     write_next(op, ino, 0)?;
     write_next(op, before, next)
@@ -238,7 +232,6 @@ fn write_next(op: &mut Op<'_>, ino: Ino, next: Ino) -> Result<()> {
 fn announce(op: &mut Op<'_>) -> Result<()> {
     let (block, at) = op.vol().shared.sb.superblock_location();
     let at = (at + offset_of!(RawSuperblock, s_feature_ro_compat)) as u32 * 8;
-    reach::hit(Place::OrphansAnnounced);
     op.orphans.announced = true;
     Ok(op.handle()?.set_bits(block, kind::SUPERBLOCK, at + RoCompat::ORPHAN_PRESENT.bits().trailing_zeros(), 1)?)
 }

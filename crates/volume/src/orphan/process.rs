@@ -4,7 +4,6 @@ use super::list::ListGuard;
 use crate::alloc::Need;
 use crate::op::{Cost, Op};
 use crate::{Ino, Result, Volume};
-use ondol_env::reach::{self, Place};
 
 /// What [`Volume::process_orphans`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,12 +79,10 @@ impl Volume {
             return Ok(None);
         }
         if guard.state.inode.links == 0 {
-            reach::hit(Place::OrphanDeleted);
             self.delete_locked(guard)?;
             return Ok(Some(Finished::Deleted));
         }
         if guard.state.inode.is_regular() {
-            reach::hit(Place::OrphanTruncated);
             self.finish_truncate(guard)?;
         } else {
             // Nothing else is ever cut: the entry alone goes.

@@ -3,7 +3,6 @@
 use super::scan::join;
 use super::shrink::Shrink;
 use crate::{Ino, Result};
-use ondol_env::reach::{self, Place as Reached};
 use ondol_format::Inode;
 use ondol_format::extent::{self, Extent, Index, MAX_LEN, MAX_UNWRITTEN_LEN, NodeMut, ROOT_SIZE};
 
@@ -26,7 +25,6 @@ impl Shrink {
             inode.set_block_word(word, block);
             logical += count;
         }
-        reach::hit_if(!nodes.is_empty(), Reached::ResizePointers);
         Ok(nodes)
     }
 
@@ -85,7 +83,6 @@ impl Shrink {
             depth += 1;
         }
         link(&mut NodeMut::init(&mut inode.i_block, depth), &indexes);
-        reach::hit(Reached::ResizeTree);
         Ok(nodes)
     }
 }

@@ -4,7 +4,6 @@ use super::edit::Edit;
 use super::shape;
 use super::shrink::Shrink;
 use crate::Result;
-use ondol_env::reach::{self, Place as Reached};
 use ondol_format::{Compat, Incompat, bitmap, layout};
 use std::ops::Range;
 
@@ -15,7 +14,6 @@ impl Shrink {
         let last = sb.group_first_block((sb.desc_blocks() - 1) * sb.desc_per_block());
         let blocks = self.end.max(if last < sb.blocks_count() { last } else { 0 });
         self.edit.cut(blocks)?;
-        reach::hit(Reached::ResizeCut);
         self.commit()
     }
 }
@@ -87,7 +85,6 @@ impl Edit {
 
     /// Frees block number `index` behind the superblock and behind each of its copies.
     fn free_at_front(&mut self, index: u32) -> Result<()> {
-        reach::hit(Reached::ResizeDescriptorsFreed);
         let first = self.sb.superblock_location().0 + 1 + u64::from(index);
         let copies: Vec<u64> = self
             .sb

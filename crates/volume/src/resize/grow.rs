@@ -6,7 +6,6 @@
 use super::edit::Edit;
 use super::shape;
 use crate::{Error, Result};
-use ondol_env::reach::{self, Place as Reached};
 use ondol_format::group::{DescCsum, GroupDesc, INODE_UNINIT};
 use ondol_format::{Compat, Superblock, bitmap, layout};
 
@@ -22,10 +21,8 @@ impl Edit {
         let full = self.sb.group_first_block(groups - 1) + u64::from(self.sb.blocks_per_group());
         if self.sb.blocks_count() < full.min(target) {
             self.extend_last(full.min(target))?;
-            reach::hit(Reached::ResizeExtended);
         } else {
             self.add_groups(target)?;
-            reach::hit(Reached::ResizeAdded);
         }
         self.commit()
     }

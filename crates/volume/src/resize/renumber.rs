@@ -10,7 +10,6 @@ use super::{ResizeStep, shape};
 use crate::image::corrupt;
 use crate::inline::{self, IN_BLOCK, is_inline};
 use crate::{Error, Ino, Result};
-use ondol_env::reach::{self, Place as Reached};
 use ondol_env::sync::Arc;
 use ondol_format::dirent::DirBlock;
 use ondol_format::group::{DescCsum, INODE_UNINIT, INODE_ZEROED};
@@ -63,7 +62,6 @@ impl Shrink {
             let to = self.edit.free_inode(from, last)?;
             from = to + 1;
             self.edit.move_inode(ino, to)?;
-            reach::hit(Reached::ResizeRenumbered);
             moved.insert(ino, to);
             for name in names.get(&ino).into_iter().flatten() {
                 self.edit.rename(*name, ino, to, &moved)?;

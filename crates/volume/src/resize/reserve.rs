@@ -7,7 +7,6 @@
 use super::edit::Edit;
 use crate::image::corrupt;
 use crate::{Error, Result};
-use ondol_env::reach::{self, Place as Reached};
 use ondol_format::inode::{EXTRA_ISIZE, RESIZE_INO};
 use ondol_format::{Compat, Incompat, Inode, Place};
 
@@ -84,7 +83,6 @@ impl Edit {
         let left = self.raw.s_reserved_gdt_blocks.get() - 1;
         self.raw.s_reserved_gdt_blocks.set(left);
         self.copies = true;
-        reach::hit(Reached::ResizeReserveTaken);
         Ok(())
     }
 
@@ -104,7 +102,6 @@ impl Edit {
         self.put_inode(RESIZE_INO, &inode)?;
         let now = self.raw.s_reserved_gdt_blocks.get() + 1;
         self.raw.s_reserved_gdt_blocks.set(now);
-        reach::hit(Reached::ResizeReserveGiven);
         Ok(())
     }
 
@@ -134,7 +131,6 @@ impl Edit {
         self.raw.set_features(features);
         self.raw.s_first_meta_bg.set(index);
         self.copies = true;
-        reach::hit(Reached::ResizeMetaBg);
         self.reread()
     }
 

@@ -8,7 +8,6 @@ use super::scan::{Mapped, join};
 use super::space::Space;
 use super::{ResizeStep, shape, spread};
 use crate::{Error, Ino, Replay, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::extent::Extent;
 use ondol_format::{Compat, Incompat, Inode, Superblock};
 use ondol_journal::LogMap;
@@ -87,7 +86,6 @@ impl Shrink {
         let total = files.len() as u64;
         for (done, ino) in (1..).zip(files) {
             while self.move_file(ino)? {
-                reach::hit(Place::ResizeInSteps);
                 self.commit()?;
             }
             self.commit_if_large()?;
@@ -209,7 +207,6 @@ impl Shrink {
 
     /// Moves a block of attributes, which several inodes may share.
     fn move_attributes(&mut self, block: u64, inodes: &[Ino]) -> Result<()> {
-        reach::hit(Place::ResizeAttributes);
         let to = self.space.take(&self.edit, 1)?.start;
         let mut bytes = self.edit.stored(block, 1)?;
         if let Some(seed) = self.edit.sb.csum_seed() {
@@ -257,7 +254,6 @@ impl Shrink {
         let runs = extents.iter().map(|e| (e.start, u64::from(e.len).min(blocks - u64::from(e.logical))));
         let map = LogMap::new(self.edit.sb.block_size(), runs);
         self.guard(Replay::Ondol)?;
-        reach::hit(Place::ResizeJournal);
         self.edit.raw.set_jnl_blocks(&inode);
         self.edit.copies = true;
         self.edit.commit_to(map)?;
@@ -293,7 +289,6 @@ impl Shrink {
                     continue;
                 }
                 let to = self.take_near(g, len)?;
-                reach::hit(Place::ResizeMetadata);
                 if i != 0 {
                     self.copy(at, to, len, None)?;
                 } else {

@@ -22,7 +22,6 @@ mod walk;
 use crate::dir::ops::{check_name, is_dots};
 use crate::{Caller, DataMode, Error, Ino, Rename, SetXattr, Volume};
 use attempt::{Stop, Want};
-use ondol_env::reach::{self, Place};
 use std::collections::HashSet;
 
 /// The names that lead from the root to an entry, one for each level; none for the root itself. Symbolic links on the way
@@ -257,10 +256,9 @@ impl Volume {
             match attempt::attempt(self, plan, &mut want) {
                 Ok(victims) => return Ok(victims),
                 Err(Stop::Failed(step, error)) => {
-                    reach::hit(Place::TransactionFailed);
                     return Err(TransactionError { step, error });
                 }
-                Err(Stop::Busy(..) | Stop::Short(_)) => reach::hit(Place::TransactionRetried),
+                Err(Stop::Busy(..) | Stop::Short(_)) => {}
             }
         }
         Err(TransactionError { step: None, error: Error::Contended })

@@ -4,7 +4,6 @@ use super::value;
 use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, kind};
-use ondol_env::reach::{self, Place as At};
 use ondol_env::sync::Arc;
 use ondol_format::xattr::{
     MAGIC, RawHeader, VALUE_MAX, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, value_entry_hash,
@@ -253,13 +252,11 @@ fn put_block(op: &mut Op<'_>, ino: Ino, list: &[Xattr]) -> Result<()> {
     let old = op.inode(ino)?.file_acl;
     if old != 0 && !leave_shared(op, ino, old)? {
         // In place: the block is nobody else's.
-        reach::hit(At::XattrBlockChanged);
         return Ok(op.handle()?.edit(old, kind::XATTR, |block| block.copy_from_slice(&bytes))?);
     }
     let sb = &op.vol().shared.sb;
     let (group, sectors) = (sb.group_of_inode(ino).map_or(0, |(g, _)| g), sectors(op));
     let goal = sb.group_first_block(group);
-    reach::hit(At::XattrBlockMade);
     let new = op.alloc_blocks(goal, 1)?.start;
     let handle = op.handle()?;
     handle.fresh(new, kind::XATTR)?;
@@ -282,7 +279,6 @@ pub(crate) fn free(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     if !leave_shared(op, ino, at)? {
-        reach::hit(At::XattrBlockFreed);
         op.free_blocks(Extent { start: at, len: 1 }, kind::XATTR)?;
     }
     let sectors = sectors(op);

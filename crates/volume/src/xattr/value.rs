@@ -9,7 +9,6 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, file, orphan};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::thread;
 use ondol_format::csum::crc32c;
 use ondol_format::xattr::{
@@ -91,7 +90,6 @@ pub(super) fn reference_cost(attrs: &Attrs) -> u32 {
 pub(super) fn create(op: &mut Op<'_>, owner: Ino, value: &[u8]) -> Result<(Ino, u32)> {
     let (uid, gid) = op.inode(owner).map(|inode| (inode.uid, inode.gid))?;
     let vol = op.vol();
-    reach::hit(Place::ValueMade);
     let hash = crc32c(vol.shared.sb.value_seed(), value);
     let ino = op.alloc_inode(owner, false)?;
     let vol = op.vol();
@@ -141,7 +139,6 @@ pub(super) fn count(op: &mut Op<'_>, changes: BTreeMap<Ino, i64>) -> Result<()> 
             ));
         };
         set_value_refs(inode, refs);
-        reach::hit(if refs == 0 { Place::ValueDeleted } else { Place::ValueCounted });
         if refs == 0 {
             inode.links = 0;
             orphan::add(op, ino)?;

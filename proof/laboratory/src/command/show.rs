@@ -3,12 +3,10 @@
 use super::{Quarry, say};
 use crate::explore::{Violation, Watch};
 use crate::hunt::Found;
-use crate::reach::{places, places_in_store, places_of_resizes};
 use crate::signals::Signals;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::{Durable, JournalEngine};
-use ondol_env::reach::Place;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
 use std::io::IsTerminal;
@@ -97,16 +95,6 @@ impl<'a> Show<'a> {
         text
     }
 
-    /// Places that it can come to.
-    fn places(&self) -> Option<Vec<Place>> {
-        match &self.quarry {
-            Quarry::Engine(engine) => Some(places(*engine).collect()),
-            Quarry::Store(durable) => Some(places_in_store(*durable)),
-            Quarry::Resizes(_) => Some(places_of_resizes()),
-            Quarry::Pool(_) => None,
-        }
-    }
-
     /// Prints what was found.
     pub(super) fn report(&self, found: &Found) {
         let seconds = self.elapsed_ms() as f64 / 1000.0;
@@ -172,7 +160,7 @@ impl<'a> Show<'a> {
             "phases": phases.iter().map(phase).collect::<Vec<_>>(),
             "crash_points": report.crash_points,
             "crash_points_exhausted": report.exhausted,
-            "reach": self.places().map(|places| report.reach.json(&places)),
+            "coverage": report.coverage.json(),
             "violations": report.violations.len(),
             "first": first,
             "found": violations,
@@ -223,8 +211,8 @@ impl<'a> Show<'a> {
             );
         }
         say!("  {seconds:.1} seconds, {per_second:.0} states a second");
-        if let Some(places) = self.places() {
-            say!("{}", report.reach.told_of(&places));
+        if let Some(edges) = report.coverage.told() {
+            say!("{edges}");
         }
         say!("  violations: {}", report.violations.len());
         for violation in &report.violations {

@@ -9,7 +9,7 @@ pub use replay::{replay, smallest};
 pub use report::{After, CasePath, Report, Then, Violation};
 
 use crate::subject::Subject;
-use ondol_env::reach::{self, Hit};
+use ondol_coverage::{Heard, listen};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
@@ -135,7 +135,7 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
     let place = Place { media, events, heard, limits, happened: None, path: &[] };
     explorer.run(&place);
     explorer.report.seen = explorer.own;
-    explorer.report.features = crate::reach::features(heard).into_iter().collect();
+    explorer.report.features = crate::coverage::features(heard).into_iter().collect();
     explorer.report
 }
 
@@ -165,7 +165,7 @@ struct Explorer<'a, S: Subject> {
 struct Place<'a> {
     media: &'a [Medium],
     events: &'a [Event],
-    heard: &'a [Hit],
+    heard: &'a Heard,
     limits: &'a Limits,
     /// In a recovery: how many events of the run had happened.
     happened: Option<usize>,
@@ -190,7 +190,7 @@ impl<S: Subject> Explorer<'_, S> {
             self.state(place, cut, keep)
         };
         let built = sampling.states(place.media, place.events, is_narrowed, &mut state);
-        self.report.reach.take(place.heard, place.events, &cuts);
+        self.report.coverage.take(place.heard, place.events, &cuts);
         if place.happened.is_none() {
             self.report.crash_points += built.cuts;
             self.report.exhausted += built.exhausted;
@@ -287,9 +287,9 @@ impl<S: Subject> Explorer<'_, S> {
         {
             return Ok(());
         }
-        let listening = reach::listen(false);
+        let listening = listen(false);
         let recovered = self.subject.recover(layers);
-        self.report.reach.count(&listening.finish());
+        self.report.coverage.count(&listening.finish());
         let mut recovered = recovered?;
         let essence = self.subject.essence(&mut recovered);
         if self.seen.insert(fingerprint, essence).is_none() {
@@ -358,16 +358,16 @@ struct Recovery {
     /// The media it begins with.
     media: Vec<Medium>,
     events: Vec<Event>,
-    /// Places that were passed between them.
-    heard: Vec<Hit>,
+    /// Edges that were executed between them.
+    heard: Heard,
 }
 
 /// Records the coming back from a state.
 fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<Recovery, String> {
-    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
+    let (domain, listening) = (PowerDomain::new(), listen(true));
     subject.come_back(layers, &domain)?;
     let heard = listening.finish();
     let media = subject.media().iter().zip(layers);
     let media = media.map(|(medium, layer)| Medium { base: layer.clone(), ..medium.clone() }).collect();
-    Ok(Recovery { media, events: Arc::clone(&domain).take(), heard: heard.hits })
+    Ok(Recovery { media, events: Arc::clone(&domain).take(), heard })
 }

@@ -1,7 +1,7 @@
 //! What an exploration found.
 
 use super::kind;
-use crate::reach::Tally;
+use crate::coverage::Tally;
 use crate::rot::Flip;
 use crate::subject::Description;
 use ondol_power::Case;
@@ -26,8 +26,8 @@ pub struct Report {
     pub exhausted: u64,
     /// States that programs of others judged too.
     pub second_opinions: u64,
-    /// Places that were passed, and crashed around.
-    pub reach: Tally,
+    /// Edges that were executed, and crashed around.
+    pub coverage: Tally,
     /// Nanoseconds that programs of others took.
     pub waited: u64,
     /// States that the kernel replayed itself.
@@ -54,7 +54,7 @@ impl Report {
         self.crash_points += other.crash_points;
         self.exhausted += other.exhausted;
         self.second_opinions += other.second_opinions;
-        self.reach.add(&other.reach);
+        self.coverage.add(&other.coverage);
         self.waited += other.waited;
         self.by_kernel += other.by_kernel;
         self.used += other.used;

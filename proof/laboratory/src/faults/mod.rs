@@ -15,7 +15,7 @@ use crate::run::{Run, Setup, after_crash, allowed, covered};
 use crate::subject::Description;
 use medium::{Failing, Failures};
 use ondol::DataMode;
-use ondol_env::reach;
+use ondol_coverage::{Heard, listen};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_power::{Layer, PowerDomain};
 use ondol_testkit::Fail;
@@ -32,7 +32,7 @@ use ondol_testkit::target::{Library, Lockstep, Target};
 pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<(Run, Tried), String> {
     let (base, model) = dirty(setup)?;
     let log = Log::of(&base)?;
-    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
+    let (domain, listening) = (PowerDomain::new(), listen(true));
     let outlives_flushes = base.iter().any(disks::is_pool);
     let all = Arc::new(Failures { domain, log: log.clone(), fault, outlives_flushes, state: Mutex::default() });
     let one = |layer, medium| Failing { inner: disks::store(layer), medium, all: all.clone() };
@@ -40,7 +40,7 @@ pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<
     let mut trial = Trial { disks, all: all.clone(), run: empty(setup, base, log, model) };
     trial.go(ops)?;
     let (tried, mut run) = (all.state.lock().tried, trial.run);
-    (run.events, run.hits) = (all.domain.take(), listening.finish().hits);
+    (run.events, run.heard) = (all.domain.take(), listening.finish());
     run.allowed = allowed(&run.events, &covered(&run));
     Ok((run, tried))
 }
@@ -69,7 +69,7 @@ fn empty(setup: &Setup, base: Vec<Layer>, log: Log, model: Model) -> Run {
         log,
         media: log::media(base),
         events: Vec::new(),
-        hits: Vec::new(),
+        heard: Heard::default(),
         expected: vec![after_crash(&model)],
         states: vec![model],
         within: Vec::new(),

@@ -2,12 +2,12 @@
 
 use super::judge;
 use super::record::{Recording, requests_at};
+use crate::coverage::Tally;
 use crate::explore::{Limits, Report, Watch, is_turn};
 use crate::judge::VolumeRun;
 use crate::prey::caught;
-use crate::reach::Tally;
 use crate::run::Found;
-use ondol_env::reach::{self, Hit};
+use ondol_coverage::{Heard, Hit, listen};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::{Env, Fixed, System, Timestamp};
 use ondol_power::{Cut, Event, Keep, Layer, Medium, Sampling};
@@ -69,20 +69,20 @@ pub(super) struct Sequence {
     at: Vec<usize>,
     /// The store at the beginning.
     cut: StoreCut,
-    /// Places that were passed, each with how many events there were then.
-    hits: Vec<Hit>,
+    /// Edges that were executed, with how many events there were then.
+    heard: Heard,
     /// The machine was lost before.
     pub(super) is_lost: bool,
 }
 
 impl Sequence {
-    /// `hits` know only events that the same thread has made: those of the store are others'.
+    /// `heard` knows only events that the same thread has made: those of the store are others'.
     pub(super) fn new(
         media: Vec<Medium>,
         events: Vec<Event>,
         requests: Vec<Request>,
         cut: StoreCut,
-        hits: &[Hit],
+        mut heard: Heard,
     ) -> Self {
         let mut at = vec![cut.events()];
         for event in &events {
@@ -90,10 +90,10 @@ impl Sequence {
         }
         let own: Vec<usize> =
             (0..).zip(&events).filter(|(_, e)| requests_at(e).is_none()).map(|(n, _)| n + 1).collect();
-        let place =
-            |hit: &Hit| Hit { at: hit.at.checked_sub(1).and_then(|n| own.get(n)).copied().unwrap_or(0), ..*hit };
-        let hits = hits.iter().map(place).collect();
-        Self { media, events, requests, at, cut, hits, is_lost: false }
+        for hit in &mut heard.hits {
+            hit.at = (hit.at as usize).checked_sub(1).and_then(|n| own.get(n)).map_or(0, |n| *n as u32);
+        }
+        Self { media, events, requests, at, cut, heard, is_lost: false }
     }
 
     fn has_log(&self) -> bool {
@@ -115,10 +115,10 @@ impl Sequence {
         let is_around = |hit: &Hit| {
             let loses =
                 |n: &usize| requests_at(&self.events[n - 1]).is_some() || !matches!(self.events[n - 1], Event::Mark(_));
-            let next = (hit.at + 1..=self.events.len()).find(loses);
+            let next = (hit.at as usize + 1..=self.events.len()).find(loses);
             next.is_some_and(|after| cuts[after])
         };
-        tally.take_if(&self.hits, is_around);
+        tally.take_if(&self.heard, is_around);
     }
 
     /// What the store was asked last.
@@ -158,7 +158,7 @@ pub(super) fn explore(recording: &Recording, limits: &Limits, watch: &Watch) -> 
     let _end = explorer.run(&recording.sequence, None);
     let mut report = explorer.report;
     report.distinct = explorer.distinct.len() as u64;
-    report.features = crate::reach::features(&recording.sequence.hits).into_iter().collect();
+    report.features = crate::coverage::features(&recording.sequence.heard).into_iter().collect();
     report.seen = explorer.own.into_iter().collect();
     (report, explorer.wrong)
 }
@@ -205,7 +205,7 @@ impl Explorer<'_> {
             }
             go_on.is_continue()
         });
-        sequence.tell(&mut self.report.reach, &cuts);
+        sequence.tell(&mut self.report.coverage, &cuts);
         if happened.is_none() {
             self.report.crash_points += built.cuts;
             self.report.exhausted += built.exhausted;
@@ -267,9 +267,9 @@ impl Explorer<'_> {
             self.report.waited += System.monotonic_ns() - began;
         }
         self.report.judged += 1;
-        let listening = reach::listen(false);
+        let listening = listen(false);
         let found = caught(|| judge::judge(run, terms, state, at, asks));
-        self.report.reach.count(&listening.finish());
+        self.report.coverage.count(&listening.finish());
         self.matched.insert(fingerprint, found?);
         Ok(())
     }

@@ -8,7 +8,6 @@ use crate::judge::{VolumeRun, use_it};
 use crate::run::{Found, Run};
 use ondol::{Access, Media, Remedy, Volume};
 use ondol_block::RamStore;
-use ondol_env::reach;
 use ondol_object_home::LogMedium;
 use ondol_power::{Kind, Layer, Medium, PowerDomain};
 use ondol_stores::unruly::{StoreCut, Unruly};
@@ -101,7 +100,7 @@ fn open(
 /// Records how the volume is taken over, until calls are taken again.
 pub(super) fn come_back(run: &Run, terms: &Terms, state: &State) -> Result<Sequence, String> {
     let (store, domain) = (state.objects.store(), PowerDomain::new());
-    let listening = reach::listen(true);
+    let listening = ondol_coverage::listen(true);
     listen(&store, &domain);
     let volume = open(run, terms, state, &store, Some(&domain))?;
     // What was done about orphans becomes durable.
@@ -109,7 +108,7 @@ pub(super) fn come_back(run: &Run, terms: &Terms, state: &State) -> Result<Seque
     let (events, requests, heard) = (domain.take(), store.events(), listening.finish());
     let log = state.log.iter().map(|layer| Medium { base: layer.clone(), kind: Kind::Block, whole: None });
     let cut = StoreCut::new(state.objects.clone());
-    let mut sequence = Sequence::new(log.collect(), events, requests, cut, &heard.hits);
+    let mut sequence = Sequence::new(log.collect(), events, requests, cut, heard);
     sequence.is_lost = state.loss == Loss::Machine;
     Ok(sequence)
 }

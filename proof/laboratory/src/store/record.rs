@@ -9,7 +9,6 @@ use crate::run::{self, Run};
 use crate::workload::Workload;
 use ondol::{Access, Durable, Media};
 use ondol_block::BlockStore;
-use ondol_env::reach;
 use ondol_env::sync::Mutex;
 use ondol_object_home::{ChunkSize, Home, LogMedium, Making};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
@@ -98,7 +97,7 @@ pub(super) fn record(prey: &Prey, image: &Layer, workload: &Workload, terms: Ter
     let (base, setup) = (made(image, &terms)?, prey.setup_in_store(workload));
     let (store, domain) = (base.store(), PowerDomain::new());
     listen(&store, &domain);
-    let listening = reach::listen(true);
+    let listening = ondol_coverage::listen(true);
     let Opened { library, media, tape } = Opened::new(&store, &domain, &setup, &terms)?;
     let atomic = library.atomic_bytes();
     let mut lockstep = Lockstep::new(library)?;
@@ -128,7 +127,7 @@ pub(super) fn record(prey: &Prey, image: &Layer, workload: &Workload, terms: Ter
         Ok(())
     };
     run.go(&mut lockstep, &domain, &mut beside).map_err(|e| e.to_string())?;
-    (run.events, run.hits) = (domain.take(), listening.finish().hits);
+    (run.events, run.heard) = (domain.take(), listening.finish());
     let requests = store.events();
     lockstep.compare().map_err(|e| e.to_string())?;
     let covered = run::covered(&run);
@@ -138,7 +137,7 @@ pub(super) fn record(prey: &Prey, image: &Layer, workload: &Workload, terms: Ter
     lost.end(&shipped_by(&covered, &shipped));
     let mut cut = StoreCut::new(base);
     requests.iter().take(begun).for_each(|event| cut.advance(event));
-    let sequence = Sequence::new(run.media.clone(), run.events.clone(), requests, cut, &run.hits);
+    let sequence = Sequence::new(run.media.clone(), run.events.clone(), requests, cut, run.heard.clone());
     Ok(Recording { run, lost, sequence, terms })
 }
 

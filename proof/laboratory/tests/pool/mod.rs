@@ -1,11 +1,10 @@
 //! What the tests of engines that need their image in an NVM pool share: a life of such an image, and how its crashes are looked at.
 
 use ondol::{DataMode, JournalEngine};
-use ondol_env::reach::Engines;
 use ondol_faults::Defect;
+use ondol_laboratory::coverage::{Tally, is_executed};
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::plants::Planted;
-use ondol_laboratory::reach::{Tally, places};
 use ondol_laboratory::workload::{Mount, Workload, from_text};
 use ondol_laboratory::{Image, Prey};
 use ondol_medium::Domain;
@@ -37,12 +36,12 @@ fn some(about: u64) -> Limits {
 }
 
 /// Crashes the life of an image under each of these engines, mounted so, in all data modes, at about so many states; more than `distinct` of each must differ, and more than
-/// `nested` crashed recoveries of all. Nothing is found, and each place of the engines in `own` is reached.
+/// `nested` crashed recoveries of all. Nothing is found, and so many percent of this module are executed.
 pub(crate) fn a_life_leaves_prefixes(
     how: &[(JournalEngine, Mount)],
     about: u64,
     (distinct, nested): (u64, u64),
-    own: Engines,
+    (module, percent): (&str, u64),
 ) {
     let mut workload = from_text("life", LIFE, Image::Pool).unwrap();
     workload.before = from_text("before", "create /a 0644 ; create /big 0644", Image::Pool).unwrap().calls;
@@ -55,13 +54,11 @@ pub(crate) fn a_life_leaves_prefixes(
             assert_eq!(found, None, "{} {data:?}", engine.name());
             assert!(report.distinct > distinct, "{} {data:?}: {}", engine.name(), report.distinct);
             recrashed += report.nested;
-            reached.add(&report.reach);
+            reached.add(&report.coverage);
         }
     }
     assert!(recrashed > nested, "{recrashed} states of crashed recoveries");
-    for place in places(how[0].0).filter(|place| place.engines() == own) {
-        assert!(reached.of(place).executed > 0, "{place} is not reached");
-    }
+    is_executed(&reached, module, percent);
 }
 
 /// Each of these shows at its workload, of which about so many states are looked at, and nothing shows without.
@@ -74,6 +71,6 @@ pub(crate) fn each_planted_defect_is_found(all: &[Planted], about: u64) {
         let without = found(None).violations;
         assert!(without.is_empty(), "without {defect}: {}", without[0]);
         let report = found(Some(defect));
-        assert!(!report.violations.is_empty(), "{defect} is not found: {}", report.reach.told(engine));
+        assert!(!report.violations.is_empty(), "{defect} is not found");
     }
 }

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::op::Op;
 use crate::target::{Disagreement, Library, Lockstep};
 use ondol::{Fsync, Options, Volume};
-use ondol_env::reach::{self, Heard};
+use ondol_coverage::{Heard, listen};
 use ondol_power::{Event, Layer, PowerDomain};
 use ondol_schedule::{Schedule, Stats};
 
@@ -41,7 +41,7 @@ pub struct Threads {
     pub orders: Orders,
     /// What the schedule was like.
     pub stats: Stats,
-    /// Places that were passed, between the events.
+    /// Edges that were executed, between the events.
     pub heard: Heard,
 }
 
@@ -82,7 +82,7 @@ pub struct Trace {
     pub after: Snapshot,
     /// What the schedule was like.
     pub stats: Stats,
-    /// Places that were passed, between the events.
+    /// Edges that were executed, between the events.
     pub heard: Heard,
 }
 
@@ -91,7 +91,7 @@ pub struct Trace {
 /// # Errors
 /// The volume cannot be opened, or fails.
 pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Trace, RecordError> {
-    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
+    let (domain, listening) = (PowerDomain::new(), listen(true));
     let stores = disks::recorded(&setup.disks, &domain);
     let library = Library::open(stores.media()?, &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;

@@ -8,7 +8,6 @@ use crate::home::change::Put;
 use crate::home::record::Header;
 use crate::home::store::UNSEEN;
 use crate::home::{Home, HomeError, Order, Writer};
-use ondol_env::reach::{self, Place};
 use std::time::Duration;
 
 /// So much of a log is brought to the bucket at once.
@@ -19,7 +18,6 @@ impl Home {
     pub(in crate::home) fn take(&self, writer: &Writer, order: &mut Order, puts: Vec<Put>) -> Result<(), HomeError> {
         let Some(log) = &writer.log else { return self.put(writer, order, puts, None) };
         if !log.takes(&puts) {
-            reach::hit(Place::RedoTooLarge);
             self.put(writer, order, puts, None)?;
             return self.bring(writer, order);
         }
@@ -109,10 +107,8 @@ impl Home {
         let mut waiting = 0;
         ring.each(|head, body| {
             if head.number <= order.number {
-                reach::hit(Place::RedoKnown);
                 return Ok(());
             }
-            reach::hit(Place::RedoReplayed);
             let logged = head.contents(&body).map_err(damaged)?;
             drop(body);
             let chunks = self.len() / self.format.size().bytes() as u64;

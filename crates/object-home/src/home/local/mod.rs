@@ -37,7 +37,6 @@ use super::change::Put;
 use super::settle::Turn;
 use books::Books;
 use format::{LogHeader, Moment, Tail, encode_record, record_len};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
 use ondol_env::{Env, System};
 use ring::Ring;
@@ -154,7 +153,6 @@ impl Log {
             if !self.books.is_full(lag, len) && self.make_room(turn, len)? {
                 break;
             }
-            reach::hit(Place::RedoWaits);
             self.books.urge(turn.newest());
             turn.moved(settled, LOOK);
         }
@@ -187,7 +185,6 @@ impl Log {
         let next = self.state.lock().written + 1;
         let (position, number) = self.books.release(settled).unwrap_or((ring.head, next));
         if position > ring.header.tail.position {
-            reach::hit(Place::RedoCut);
             ring.cut(Tail { position, number }).map_err(|e| turn.fail(e))?;
         }
         Ok(ring.fits(len))
@@ -228,7 +225,6 @@ impl Log {
             state.flying = true;
             let written = state.written;
             drop(state);
-            reach::hit(Place::RedoPersisted);
             let persisted = self.medium.persist().map_err(|e| ring::failed(&*self.medium, "to persist", &e));
             state = self.state.lock();
             state.flying = false;

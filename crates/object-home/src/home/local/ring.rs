@@ -3,7 +3,6 @@
 use super::format::{HEAD, Head, LogHeader, PAGE, RING_AT, Seal, Tail};
 use super::medium::LogMedium;
 use crate::home::HomeError;
-use ondol_env::reach::{self, Place};
 use std::io::Error;
 use std::sync::Arc;
 
@@ -118,7 +117,6 @@ impl Ring {
         let (at, before) = self.place(self.head, record.len());
         write(&*self.medium, at, &record[..before])?;
         if before < record.len() {
-            reach::hit(Place::RedoWraps);
             write(&*self.medium, RING_AT, &record[before..])?;
         }
         self.head += record.len() as u64;

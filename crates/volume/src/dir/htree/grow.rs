@@ -4,14 +4,12 @@ use super::path::{Frame, Path};
 use crate::dir::{Dir, NewEntry, bad, new_block};
 use crate::op::{Op, Reader};
 use crate::{Error, Result};
-use ondol_env::reach::{self, Place};
 use ondol_format::dirent::{DirBlockMut, rec_len_for};
 use ondol_format::htree::{DxBlockMut, DxEntry};
 use ondol_journal::Block;
 
 /// Splits the leaf that `path` leads to, and puts a name into the half where it belongs.
 pub(in crate::dir) fn insert_split(op: &mut Op<'_>, dir: &Dir, mut path: Path, new: NewEntry<'_>) -> Result<()> {
-    reach::hit(Place::HtreeLeafSplit);
     let range = path.range(dir)?;
     make_room(op, dir, &mut path)?;
     let bytes = op.block(path.leaf, dir.leaf_kind())?;
@@ -83,7 +81,6 @@ fn make_room(op: &mut Op<'_>, dir: &Dir, path: &mut Path) -> Result<()> {
 
 /// Moves the root's entries into a new node, the root's only entry from then on.
 fn raise(op: &mut Op<'_>, dir: &Dir, path: &mut Path) -> Result<()> {
-    reach::hit(Place::HtreeRaised);
     let levels = path.levels() as u8;
     let (allowed, root) = (path.allowed, &mut path.frames[0]);
     let place = dir.place(root.block);
@@ -116,7 +113,6 @@ fn split_node(op: &mut Op<'_>, dir: &Dir, path: &mut Path, level: usize) -> Resu
     let (Some(parent), Some(frame)) = (above.last_mut(), below.first_mut()) else {
         return Err(Error::Invalid("a root cannot be split"));
     };
-    reach::hit(Place::HtreeNodeSplit);
     let half = frame.count / 2;
     let mut old = op.block(frame.block, frame.kind)?.to_vec();
     let mut bytes = vec![0; old.len()];

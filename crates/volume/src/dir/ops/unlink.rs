@@ -8,9 +8,7 @@ use crate::dir::remove::{is_empty, remove};
 use crate::dir::{Dir, Entry};
 use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
-use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
-use ondol_format::inode::InodeFlags;
 
 /// What becomes of an inode when it loses a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +60,6 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     match fate {
         Fate::Kept => return Ok(fate),
         Fate::Freed if !blocks || file::shrink(op, ino, 0)? => {
-            reach::hit(Place::DeletedAtOnce);
-            if op.inode(ino)?.is_dir() && op.inode(ino)?.flags.contains(InodeFlags::INDEX) {
-                reach::hit(Place::IndexedDeleted);
-            }
             xattr::free(op, ino)?;
             if blocks {
                 // A truncate that failed may have left it there.

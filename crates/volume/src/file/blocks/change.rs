@@ -5,7 +5,6 @@ use super::{DIRECT, END, LEVELS, locate, pointer};
 use crate::file::{Mapped, bad_pointer, tree};
 use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result, kind};
-use ondol_env::reach::{self, Place};
 use ondol_format::extent::MAX_LOGICAL;
 use ondol_journal::{Block, Extent as Blocks};
 
@@ -108,7 +107,6 @@ impl Path {
 
     /// Makes the next missing pointer block.
     fn add_node(&mut self, op: &mut Op<'_>, goal: u64) -> Result<()> {
-        reach::hit(Place::PointersAdded);
         let block = op.alloc_blocks_below(END, goal, 1)?.start;
         tree::add_blocks(op, self.ino, 1)?;
         op.handle()?.fresh(block, kind::INDIRECT)?;
@@ -129,7 +127,6 @@ impl Path {
             if stays {
                 return self.put(op, level, slot, &vec![0; to - from]);
             }
-            reach::hit(Place::PointersFreed);
             op.free_blocks(Blocks { start: block, len: 1 }, kind::INDIRECT)?;
             tree::remove_blocks(op, self.ino, 1)?;
             (level, count) = (above, 1);

@@ -6,7 +6,6 @@ use super::splice::splice;
 use crate::file::cluster;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
-use ondol_env::reach::{self, Place};
 use ondol_format::Place as At;
 use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN, Node};
 use ondol_journal::Extent as Blocks;
@@ -55,7 +54,6 @@ pub(super) fn insert(
         merged.len += right.len;
         removed += 1;
     }
-    reach::hit_if(removed > 0, Place::ExtentsMerged);
     splice(op, path, from, removed, &[merged])
 }
 
@@ -119,7 +117,6 @@ pub(in crate::file) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unw
     if old.unwritten == unwritten {
         return Ok(at + len);
     }
-    reach::hit(if unwritten { Place::MadeUnwritten } else { Place::UnwrittenConverted });
     let skip = at - old.logical;
     let mut middle = Extent { logical: at, start: old.start + u64::from(skip), len, unwritten };
     let tail_len = old.len - skip - len;

@@ -6,7 +6,6 @@ use super::splice::splice;
 use crate::file::cluster;
 use crate::op::Op;
 use crate::{Error, Ino, Result, kind};
-use ondol_env::reach::{self, Place};
 use ondol_format::Inode;
 use ondol_format::extent::{Extent, MAX_LOGICAL};
 use ondol_format::inode::FileType;
@@ -83,7 +82,6 @@ fn remove_in_leaf(
     if removed == 0 {
         return Ok(None);
     }
-    reach::hit_if(rest.len() > removed, Place::ExtentCut);
     splice(op, &mut path, first, removed, &rest)?;
     path.collapse(op)?;
     Ok(Some(stopped))

@@ -7,7 +7,6 @@ use super::splice::splice;
 use crate::file::{Source, bad_node, bad_pointer};
 use crate::op::Op;
 use crate::{Error, Ino, Result, kind};
-use ondol_env::reach::{self, Place as At};
 use ondol_format::extent::{Extent, Index, MAX_LOGICAL, Node};
 use ondol_format::{Inode, Place};
 use ondol_journal::Kind;
@@ -92,7 +91,6 @@ pub(in crate::file) fn shift(op: &mut Op<'_>, ino: Ino, from: u32, by: i64) -> R
     let depth = path.depth();
     // A tree whose branches meet again would be moved more than once.
     let most = op.vol().engine.max_blocks();
-    reach::hit(At::TreeShifted);
     let mut shift = Shift { path, from, by, left: most };
     shift.node(op, ROOT, depth).map(|_| ())
 }

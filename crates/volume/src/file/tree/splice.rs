@@ -4,7 +4,6 @@ use super::ROOT;
 use super::path::{Level, Path};
 use crate::op::Op;
 use crate::{Error, Result};
-use ondol_env::reach::{self, Place as At};
 use ondol_format::Place;
 use ondol_format::extent::{Extent, Index, MAX_DEPTH, NodeMut};
 use ondol_journal::Extent as Blocks;
@@ -76,7 +75,6 @@ impl Path {
     /// Frees the empty node at the end of the path, and every parent that it was the only child of.
     fn drop_empty(&mut self, op: &mut Op<'_>) -> Result<()> {
         while self.depth() > 0 && self.leaf().len == 0 {
-            reach::hit(At::NodeDropped);
             let gone = self.leaf().block;
             self.levels.pop();
             self.free_node(op, gone)?;
@@ -117,7 +115,6 @@ impl Path {
             if !fits {
                 return Ok(());
             }
-            reach::hit(At::TreeShrinks);
             op.inode_mut(self.ino)?.i_block = root;
             self.free_node(op, child)?;
         }
@@ -163,7 +160,6 @@ impl Path {
     /// Moves the entries from `mid` on of the node at `height` to a new node whose first key is `key`. The path follows to
     /// the `right` one of the two.
     fn split(&mut self, op: &mut Op<'_>, height: usize, mid: usize, key: u32, right: bool) -> Result<()> {
-        reach::hit(At::LeafSplit);
         let i = self.at_height(height);
         let Level { block: old, at, len, .. } = self.levels[i];
         let mut bytes = vec![0; op.vol().shared.sb.block_size() as usize];
@@ -187,7 +183,6 @@ impl Path {
 
     /// Moves the root's entries to a new node, its only child.
     fn grow_root(&mut self, op: &mut Op<'_>) -> Result<()> {
-        reach::hit(At::TreeGrows);
         let depth = self.depth() as u16;
         if depth >= MAX_DEPTH {
             return Err(Error::FileTooBig);

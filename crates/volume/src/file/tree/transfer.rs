@@ -10,7 +10,6 @@ use super::{ROOT, path::Level};
 use crate::file::bad_node;
 use crate::op::Op;
 use crate::{Ino, Result};
-use ondol_env::reach::{self, Place as At};
 use ondol_format::extent::{Extent, Node};
 use ondol_format::{Inode, Place};
 
@@ -47,7 +46,6 @@ pub(in crate::file) fn detach(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> 
             }
             taken.push(part);
         }
-        reach::hit_if(rest.len() > extents.len(), At::ExtentCut);
         splice(op, &mut path, first, extents.len(), &rest)?;
         at = end.min(to.into()) as u32;
     }
