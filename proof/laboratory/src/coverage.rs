@@ -2,7 +2,7 @@
 
 use ondol_coverage::{Function, Heard, Hit, edges, functions};
 use ondol_power::Event;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Edges by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,12 +89,11 @@ impl Tally {
         }
     }
 
-    /// By module, to the second name of its path: those of which anything was executed.
+    /// By module: those of which anything was executed.
     fn shares(&self) -> BTreeMap<String, Share> {
         let mut shares: BTreeMap<String, Share> = BTreeMap::new();
         for function in functions() {
-            if let Some(path) = module(function) {
-                let name = path.splitn(3, "::").take(2).collect::<Vec<_>>().join("::");
+            if let Some(name) = name_of_module(function) {
                 let share = shares.entry(name).or_default();
                 *share = self.with(*share, function);
             }
@@ -103,13 +102,24 @@ impl Tally {
         shares
     }
 
-    /// For `--json`: by module, how many edges there are, were executed, and were crashed around. Nothing where the build has
-    /// no edges.
+    /// For `--json`: by module, how many edges there are, were executed, and were crashed around; and the functions of these
+    /// modules that were not executed. Nothing where the build has no edges.
     pub fn json(&self) -> Option<serde_json::Value> {
-        let entry = |(name, Share { edges, executed, crashed }): (String, Share)| {
-            (name, serde_json::json!({ "edges": edges, "executed": executed, "crashed": crashed }))
+        if edges() == 0 {
+            return None;
+        }
+        let shares = self.shares();
+        let is_new = |function: &&Function| {
+            let own = name_of_module(function).is_some_and(|name| shares.contains_key(&name));
+            own && !self.executed.has(function.edges.0)
         };
-        (edges() > 0).then(|| serde_json::Value::Object(self.shares().into_iter().map(entry).collect()))
+        let unexecuted: BTreeSet<&str> =
+            functions().iter().filter(is_new).map(|function| function.name.as_str()).collect();
+        let entry = |(name, Share { edges, executed, crashed }): (&String, &Share)| {
+            (name.clone(), serde_json::json!({ "edges": edges, "executed": executed, "crashed": crashed }))
+        };
+        let modules: serde_json::Map<_, _> = shares.iter().map(entry).collect();
+        Some(serde_json::json!({ "modules": modules, "unexecuted": unexecuted }))
     }
 
     /// The same for readers. Nothing where the build has no edges.
@@ -131,6 +141,11 @@ fn module(function: &Function) -> Option<&str> {
     let name = name.starts_with("ondol").then_some(name)?;
     let end = name.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(name.len());
     Some(&name[..end])
+}
+
+/// The first two names of that path.
+fn name_of_module(function: &Function) -> Option<String> {
+    module(function).map(|path| path.splitn(3, "::").take(2).collect::<Vec<_>>().join("::"))
 }
 
 fn is_in(path: &str, module: &str) -> bool {
