@@ -218,6 +218,9 @@ impl Flusher {
         let put = self.db.status().durable_seq;
         let is_closed = self.bypass.end(begun, given, put);
         self.note(is_closed.then_some(put)).await?;
+        if is_closed {
+            let _is_open = self.bypass.reopen(begun);
+        }
         Ok(())
     }
 
