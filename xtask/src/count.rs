@@ -33,7 +33,10 @@ pub(crate) fn print() -> Result<(), String> {
 /// A file that is compiled for tests or examples alone.
 fn is_test(file: &Path) -> bool {
     let is_apart = |part: &str| ["tests", "examples", "benches", "fuzz_targets", "tests.rs"].contains(&part);
-    file.iter().filter_map(|part| part.to_str()).any(is_apart)
+    let mut parts = file.iter().filter_map(|part| part.to_str());
+    // A package of nothing but tests has no `src`.
+    let is_source = file.ends_with("build.rs") || parts.clone().any(|part| part == "src");
+    !is_source || parts.any(is_apart)
 }
 
 /// The folder of the package that a file belongs to: the parent of its `src`.
