@@ -17,11 +17,13 @@ use std::sync::{LazyLock, PoisonError};
 use std::time::Duration;
 use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{DefaultFields, Format, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{self as shown, FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The variable that says how much is logged, as in `debug` or `ondol_fuse=trace`.
 const VARIABLE: &str = "ONDOL_LOG";
@@ -98,15 +100,11 @@ pub(crate) fn is_told() -> bool {
 
 fn begin(asked: Option<String>, usual: &str) {
     let asked = asked.or_else(|| std::env::var(VARIABLE).ok()).unwrap_or_else(|| usual.to_owned());
-    let filter = EnvFilter::try_new(&asked);
+    let filter = asked.parse::<Targets>();
     let wrong = filter.as_ref().err().map(ToString::to_string);
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(usual)))
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .event_format(Lines)
-        .fmt_fields(Shown)
-        .init();
+    let filter = filter.unwrap_or_else(|_| usual.parse().unwrap_or_default());
+    let lines = shown::layer().with_writer(io::stderr).with_ansi(false).event_format(Lines).fmt_fields(Shown);
+    tracing_subscriber::registry().with(filter).with(lines).init();
     if let Some(wrong) = wrong {
         // The usual filter of a command would pass over a warning, too.
         failure("ondol", &printable(format!("warning: {VARIABLE}={asked} is passed over: {wrong}").as_bytes()));
@@ -338,7 +336,7 @@ mod tests {
     fn levels_are_words_of_the_log_and_nothing_else() {
         for known in ["error", "trace", "warn,ondol_fuse=debug", "ondol::mount=info", "off"] {
             assert_eq!(level(known).as_deref(), Ok(known));
-            EnvFilter::try_new(known).unwrap();
+            known.parse::<Targets>().unwrap();
         }
         for wrong in ["", "sparkle", "warn,", "warn,ondol_fuse", "ondol_fuse=loud", "[x]=info", "=info"] {
             assert!(level(wrong).is_err_and(|said| said.contains("no log level")), "{wrong}");
