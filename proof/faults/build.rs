@@ -5,7 +5,13 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=.");
-    println!("cargo::rustc-check-cfg=cfg(instrumented)");
+    println!("cargo::rustc-check-cfg=cfg(patched)");
+    // Only the copy to which the patches are applied has it.
+    let asked = Path::new("../../crates/env/src/fault.rs");
+    println!("cargo::rerun-if-changed={}", asked.display());
+    if asked.exists() {
+        println!("cargo::rustc-cfg=patched");
+    }
     let mut lines = Vec::new();
     for entry in fs::read_dir(std::env::var("CARGO_MANIFEST_DIR")?)? {
         let path = entry?.path();

@@ -69,72 +69,42 @@ fn main() -> ExitCode {
     }
     let mut words = std::env::args().skip(1);
     let wanted = words.next().unwrap_or_default();
-    if wanted == "programs" {
-        return programs::run(words);
-    }
-    if wanted == "proof" {
-        let words: Vec<String> = words.collect();
-        return tests_of_proof(&words, false).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "hunt" {
-        return hunt(words).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "plants" {
-        return plants::run(words).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "lab" {
-        let words: Vec<String> = words.collect();
-        let started = lab_with_faults().and_then(|lab| run(Command::new(lab).args(words)));
-        return started.map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "dist" {
-        return dist::run(&words.collect::<Vec<_>>()).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
     let words: Vec<String> = words.collect();
-    if wanted == "capi" {
-        return capi::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "s3" {
-        return s3::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "azure" {
-        return azure::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "header" && words == ["--write"] {
-        return header::write().map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "picture" && words.is_empty() {
-        return picture::run().map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "count" && words.is_empty() {
-        return count::print().map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "site" && words.is_empty() {
-        return site::run().map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "fsck-images" {
-        return fsck_images::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
-    if wanted == "fuzz" {
-        let result = fuzz::run(&words);
-        return result.map_or_else(fail, |()| ExitCode::SUCCESS);
-    }
+    let done = match wanted.as_str() {
+        "programs" => return programs::run(words.into_iter()),
+        "proof" => tests_of_proof(&words, false),
+        "hunt" => hunt(words),
+        "plants" => plants::run(words.into_iter()),
+        "lab" => lab_with_faults().and_then(|lab| run(Command::new(lab).args(words))),
+        "dist" => dist::run(&words),
+        "capi" => capi::run(&words),
+        "s3" => s3::run(&words),
+        "azure" => azure::run(&words),
+        "header" if words == ["--write"] => header::write(),
+        "picture" if words.is_empty() => picture::run(),
+        "count" if words.is_empty() => count::print(),
+        "site" if words.is_empty() => site::run(),
+        "fsck-images" => fsck_images::run(&words),
+        "fuzz" => fuzz::run(&words),
+        _ => check(&wanted, &words),
+    };
+    done.map_or_else(fail, |()| ExitCode::SUCCESS)
+}
+
+/// The checks that are asked for: one, or all but some.
+fn check(wanted: &str, words: &[String]) -> Result<(), String> {
     let skipped: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("--skip=")).collect();
     let known = skipped.len() == words.len() && skipped.iter().all(|s| CHECKS.iter().any(|(name, _)| name == s));
     let chosen: Vec<&Check> =
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: cargo xtask {OWN} | {}", names.join(" | "));
-        return ExitCode::from(2);
+        return Err(format!("usage: cargo xtask {OWN} | {}", names.join(" | ")));
     }
-    for (name, check) in chosen {
+    chosen.iter().try_for_each(|(name, check)| {
         println!("xtask: {name}");
-        if let Err(why) = check() {
-            return fail(format!("{name} failed: {why}"));
-        }
-    }
-    ExitCode::SUCCESS
+        check().map_err(|why| format!("{name} failed: {why}"))
+    })
 }
 
 /// What this program can be told to do.
@@ -244,8 +214,7 @@ fn tests_in_proof() -> Result<Vec<String>, String> {
 }
 
 /// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`. With `--short` only what no other test runs, with `--states` the laboratory instead.
-fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
-    let words: Vec<String> = words.collect();
+fn hunt(words: Vec<String>) -> Result<(), String> {
     if words.first().is_some_and(|word| word == "--states") {
         let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
         return run(Command::new(lab(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));

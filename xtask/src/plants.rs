@@ -1,9 +1,8 @@
-//! `cargo xtask plants`: every planted defect against the default hunt of its engine, and the table of that in `docs/crash-testing.md`.
+//! `cargo xtask plants`: every planted defect against the default hunt of its engine.
 //!
 //! A hunt ends with the first that is found. Its time is that of processors, so that it means the same on a busy machine: a minute of two of them.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,8 +13,7 @@ const SECONDS: u64 = 120;
 const ALSO_IN_BATCH: [&str; 6] =
     ["early-discard", "early-reuse", "split-exchange", "split-stores", "lost-orphan", "unnoted-name"];
 
-const BEGIN: &str = "<!-- planted defects: written by cargo xtask plants -->";
-const END: &str = "<!-- end of planted defects -->";
+const HEAD: &str = "| defect | in | found by | processor seconds | states | workloads |\n|---|---|---|--:|--:|--:|";
 
 /// What is asked for.
 struct Wanted {
@@ -37,25 +35,23 @@ struct Trial {
     subject: String,
 }
 
-/// Builds the program, hunts, and writes the table.
+/// Builds the program, hunts, and prints a table.
 ///
 /// # Errors
 /// The program cannot be built or run; a defect is not found.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let wanted = parse(words)?;
-    let root = crate::metadata()?.workspace_root.into_std_path_buf();
     let program = match &wanted.program {
         Some(program) => program.clone(),
         None => crate::lab_with_faults()?,
     };
     let mut trials = trials(&program, &wanted.names)?;
     trials.retain(|trial| wanted.subjects.is_empty() || wanted.subjects.contains(&trial.subject));
-    let page = root.join("docs/crash-testing.md");
+    println!("{HEAD}");
     let mut missed = Vec::new();
     for trial in &trials {
         let (row, is_found) = hunt(&program, trial, &wanted)?;
         println!("{row}");
-        note(&page, trial, row)?;
         if !is_found {
             missed.push(format!("{} in {}", trial.defect, trial.subject));
         }
@@ -155,48 +151,4 @@ fn output(command: &mut Command) -> Result<String, String> {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
     }
     String::from_utf8(output.stdout).map_err(|e| format!("{command:?}: {e}"))
-}
-
-/// Puts a row into the table, in place of an older one of the same trial.
-fn note(page: &PathBuf, trial: &Trial, row: String) -> Result<(), String> {
-    let at = |e| format!("{}: {e}", page.display());
-    let text = std::fs::read_to_string(page).map_err(|e| at(e.to_string()))?;
-    let text = with_row(&text, trial, row).ok_or_else(|| at("the table's place is gone".into()))?;
-    std::fs::write(page, text).map_err(|e| at(e.to_string()))
-}
-
-const HEAD: &str = "| defect | in | found by | processor seconds | states | workloads |\n|---|---|---|--:|--:|--:|\n";
-
-fn with_row(text: &str, trial: &Trial, row: String) -> Option<String> {
-    let (before, rest) = text.split_once(BEGIN)?;
-    let (table, after) = rest.split_once(END)?;
-    let key = |row: &str| {
-        let mut cells = row.split('|').map(str::trim).skip(1);
-        Some((cells.next()?.trim_matches('`').to_owned(), cells.next()?.to_owned()))
-    };
-    let rows = table.lines().filter(|line| line.starts_with("| `"));
-    let mut rows: BTreeMap<_, String> = rows.filter_map(|row| Some((key(row)?, row.to_owned()))).collect();
-    rows.insert((trial.defect.clone(), trial.subject.clone()), row);
-    let rows: String = rows.into_values().map(|row| row + "\n").collect();
-    Some(format!("{before}{BEGIN}\n{HEAD}{rows}{END}{after}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_takes_the_place_of_an_older_one_and_the_rest_stays() {
-        let page = format!("above\n{BEGIN}\n{END}\nbelow\n");
-        let trial = |defect: &str, subject: &str| Trial { defect: defect.into(), subject: subject.into() };
-        let row = |defect: &str, subject: &str, n: u32| format!("| `{defect}` | {subject} | {n} |");
-        let (b, a) = (trial("b", "classic"), trial("a", "pool"));
-        let page = with_row(&page, &b, row("b", "classic", 1)).expect("a table");
-        let page = with_row(&page, &a, row("a", "pool", 2)).expect("a table");
-        let page = with_row(&page, &b, row("b", "classic", 3)).expect("a table");
-        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
-        assert_eq!(rows, ["| `a` | pool | 2 |", "| `b` | classic | 3 |"]);
-        assert!(page.starts_with("above\n") && page.ends_with("below\n"));
-        assert_eq!(with_row("nothing", &b, String::new()), None);
-    }
 }

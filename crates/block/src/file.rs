@@ -455,8 +455,7 @@ mod tests {
         let path = dir.path().join("image");
         let store = FileStore::create(&path, 4096).unwrap();
         assert!(store.write(4096, &[1]).is_err());
-        store.lengthen(8192).unwrap();
-        store.lengthen(4096).unwrap();
+        [8192, 4096].iter().for_each(|size| store.lengthen(*size).unwrap());
         store.write(8191, &[1]).unwrap();
         assert_eq!((store.size(), std::fs::metadata(&path).unwrap().len()), (8192, 8192));
         let part = store.into_part(0, 4096).unwrap();
@@ -470,8 +469,8 @@ mod tests {
         let whole = FileStore::from_file(file.try_clone().unwrap(), "disk".into(), Access::Write).unwrap();
         assert!(whole.part().is_none() && !whole.has_fixed_size());
         let mut part = whole.into_part(4096, 8192).unwrap().named("part".into());
-        assert_eq!((part.size(), part.part(), part.name()), (8192, Some((4096, 8192)), "part"));
-        assert!(part.has_fixed_size());
+        let is = (part.size(), part.part(), part.name(), part.has_fixed_size());
+        assert_eq!(is, (8192, Some((4096, 8192)), "part", true));
         part.write_vectored(0, &[IoSlice::new(&[1; 100]), IoSlice::new(&[2; 100])]).unwrap();
         part.write(8000, &[3; 192]).unwrap();
         let mut read = [0; 300];
@@ -494,7 +493,6 @@ mod tests {
             expected[8192..9216].fill(0);
         }
         assert!(bytes == expected && file.metadata().unwrap().len() == 16384);
-        // A part of a part lies in that.
         let inner = part.into_part(8000, 192).unwrap();
         assert_eq!(inner.part(), Some((12096, 192)));
         assert!(inner.into_part(100, 100).is_err());

@@ -10,8 +10,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Edges there are, numbered from 1 on.
 static EDGES: AtomicU32 = AtomicU32::new(0);
@@ -186,10 +186,14 @@ pub fn edges() -> usize {
 }
 
 /// A function of the product, with its edges.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Function {
-    /// Its path, with generic arguments.
+    /// Its name, without its path.
     pub name: String,
+    /// The file it is in, as in `crates/journal/src/error.rs`; of what is no part of the product, nothing.
+    pub file: String,
+    /// The line in it.
+    pub line: u32,
     /// The first of its edges, and the one behind its last.
     pub edges: (u32, u32),
 }
@@ -199,7 +203,7 @@ pub fn functions() -> &'static [Function] {
     static FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
         let entries = entries();
         let ends = entries.iter().skip(1).map(|(edge, _)| *edge).chain([edges() as u32 + 1]);
-        entries.iter().zip(ends).map(|((from, pc), to)| Function { name: name(*pc), edges: (*from, to) }).collect()
+        entries.iter().zip(ends).map(|((from, pc), to)| Function { edges: (*from, to), ..at(*pc) }).collect()
     });
     &FUNCTIONS
 }
@@ -216,16 +220,21 @@ fn entries() -> Vec<(u32, usize)> {
     pairs.filter(|(pair, _)| pair[1] & 1 == 1).map(|(pair, edge)| (edge, pair[0])).collect()
 }
 
-/// The name of the function at this address, and not of what is inlined there.
-fn name(pc: usize) -> String {
-    // Its tables are read once for all threads.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut found = String::new();
-    backtrace::resolve(pc as *mut _, |symbol| {
-        if let Some(name) = symbol.name() {
-            found = format!("{name:#}");
-        }
+/// Where the copy of the source is.
+const COPY: &str = "/proof/tree/";
+
+/// The function at this address, and not what is inlined there.
+fn at(pc: usize) -> Function {
+    let mut found = Function::default();
+    // As a return address, it is taken for one behind what is meant.
+    backtrace::resolve((pc + 1) as *mut _, |symbol| {
+        let file = symbol.filename().and_then(|path| path.to_str()?.split_once(COPY));
+        found = Function {
+            name: symbol.name().map(|name| format!("{name:#}")).unwrap_or_default(),
+            file: file.map(|(_, file)| file.to_owned()).unwrap_or_default(),
+            line: symbol.lineno().unwrap_or_default(),
+            edges: (0, 0),
+        };
     });
     found
 }

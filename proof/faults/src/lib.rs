@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Whether this build has the faults in it.
-pub const AVAILABLE: bool = cfg!(instrumented);
+pub const AVAILABLE: bool = cfg!(patched);
 
 /// What a defect is planted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,20 +155,20 @@ impl std::error::Error for Unavailable {}
 /// The variable of the environment that names the rule which all threads of a process break that break no other.
 pub const EVERYWHERE: &str = "ONDOL_PLANTED";
 
-#[cfg(instrumented)]
+#[cfg(patched)]
 pub use ondol_env::fault::Guard;
 
 /// See [`set`].
-#[cfg(not(instrumented))]
+#[cfg(not(patched))]
 #[derive(Debug)]
 #[must_use = "the rule holds again when the guard is dropped"]
 pub struct Guard;
 
 /// The rule that this thread breaks: to be handed on to threads that work for it.
 pub fn current() -> Option<Defect> {
-    #[cfg(instrumented)]
+    #[cfg(patched)]
     return ondol_env::fault::current().and_then(|name| name.parse().ok());
-    #[cfg(not(instrumented))]
+    #[cfg(not(patched))]
     None
 }
 
@@ -177,9 +177,9 @@ pub fn current() -> Option<Defect> {
 /// # Errors
 /// `Unavailable` in a build without the faults, for anything but `None`.
 pub fn set(defect: Option<Defect>) -> Result<Guard, Unavailable> {
-    #[cfg(instrumented)]
+    #[cfg(patched)]
     return Ok(ondol_env::fault::set(defect.map(Defect::name)));
-    #[cfg(not(instrumented))]
+    #[cfg(not(patched))]
     defect.map_or(Ok(Guard), |_| Err(Unavailable))
 }
 

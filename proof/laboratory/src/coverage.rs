@@ -74,9 +74,9 @@ impl Tally {
         self.crashed.add(&other.crashed);
     }
 
-    /// The edges of all functions whose paths begin so, as in `ondol_journal::batch`.
+    /// The edges of all functions in this file or folder, as in `crates/journal/src/batch`.
     pub fn share(&self, path: &str) -> Share {
-        let of = functions().iter().filter(|function| module(function).is_some_and(|own| is_in(own, path)));
+        let of = functions().iter().filter(|function| is_in(&function.file, path));
         of.fold(Share::default(), |sum, function| self.with(sum, function))
     }
 
@@ -93,7 +93,7 @@ impl Tally {
     fn shares(&self) -> BTreeMap<String, Share> {
         let mut shares: BTreeMap<String, Share> = BTreeMap::new();
         for function in functions() {
-            if let Some(name) = name_of_module(function) {
+            if let Some(name) = module(function) {
                 let share = shares.entry(name).or_default();
                 *share = self.with(*share, function);
             }
@@ -110,11 +110,11 @@ impl Tally {
         }
         let shares = self.shares();
         let is_new = |function: &&Function| {
-            let own = name_of_module(function).is_some_and(|name| shares.contains_key(&name));
+            let own = module(function).is_some_and(|name| shares.contains_key(&name));
             own && !self.executed.has(function.edges.0)
         };
-        let unexecuted: BTreeSet<&str> =
-            functions().iter().filter(is_new).map(|function| function.name.as_str()).collect();
+        let place = |function: &Function| format!("{}:{} {}", function.file, function.line, function.name);
+        let unexecuted: BTreeSet<String> = functions().iter().filter(is_new).map(place).collect();
         let entry = |(name, Share { edges, executed, crashed }): (&String, &Share)| {
             (name.clone(), serde_json::json!({ "edges": edges, "executed": executed, "crashed": crashed }))
         };
@@ -135,21 +135,15 @@ impl Tally {
     }
 }
 
-/// The path of a function of the product; of a method of a trait, that of the type. Nothing of what is instantiated there.
-fn module(function: &Function) -> Option<&str> {
-    let name = function.name.trim_start_matches(['<', '&']);
-    let name = name.starts_with("ondol").then_some(name)?;
-    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(name.len());
-    Some(&name[..end])
+/// The file or folder of a function below its crate's `src`.
+fn module(function: &Function) -> Option<String> {
+    let parts: Vec<&str> = function.file.split('/').take(4).collect();
+    (parts.len() == 4).then(|| parts.join("/").trim_end_matches(".rs").to_owned())
 }
 
-/// The first two names of that path.
-fn name_of_module(function: &Function) -> Option<String> {
-    module(function).map(|path| path.splitn(3, "::").take(2).collect::<Vec<_>>().join("::"))
-}
-
-fn is_in(path: &str, module: &str) -> bool {
-    path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+/// Whether a file is this one, but for its ending, or in this folder.
+fn is_in(file: &str, path: &str) -> bool {
+    file.strip_prefix(path).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 /// Fails unless so many percent of the edges of a part of the product were executed.
@@ -186,11 +180,13 @@ mod tests {
         other.take(&heard, &events, &[true, false, false, true]);
         tally.add(&other);
         assert_eq!([70, 7, 9].map(|edge| tally.crashed.has(edge)), [true, true, false]);
-        let function = Function { name: "<ondol_x::y::Z<u8> as ondol_q::R>::f".to_owned(), edges: (7, 10) };
+        let file = "crates/journal/src/batch/commit.rs".to_owned();
+        let function = Function { file, edges: (7, 10), ..Function::default() };
         assert_eq!(tally.with(Share::default(), &function), Share { edges: 3, executed: 2, crashed: 1 });
-        assert_eq!(module(&function), Some("ondol_x::y::Z"));
-        assert!(is_in("ondol_x::y::Z", "ondol_x::y") && !is_in("ondol_x::yy", "ondol_x::y"));
-        assert_eq!(module(&Function { name: "core::mem::drop<ondol_x::y>".to_owned(), edges: (1, 2) }), None);
+        assert_eq!(module(&function).as_deref(), Some("crates/journal/src/batch"));
+        assert_eq!(module(&Function::default()), None);
+        assert!(is_in(&function.file, "crates/journal") && is_in("crates/x/src/y.rs", "crates/x/src/y"));
+        assert!(!is_in(&function.file, "crates/journal/src/bat"));
     }
 
     #[test]

@@ -62,8 +62,8 @@ impl Hunt {
         }
         self.tally.add(&report.coverage);
         if std::env::var_os("ONDOL_SHOW").is_some() {
-            let Share { edges, crashed, .. } = self.tally.share("ondol_journal");
-            let volume = self.tally.share("ondol_volume");
+            let Share { edges, crashed, .. } = self.tally.share("crates/journal");
+            let volume = self.tally.share("crates/volume");
             println!(
                 "{} {data:?} {}: {} states; {crashed} of {edges}, {} of {}",
                 engine.name(),
@@ -126,12 +126,12 @@ fn is_crashed_around(engine: JournalEngine, parts: Parts<'_>) {
 
 /// What changes volumes with every engine.
 const VOLUME: [(&str, u64); 6] = [
-    ("ondol_volume::alloc", 60),
-    ("ondol_volume::dir", 60),
-    ("ondol_volume::file", 60),
-    ("ondol_volume::op", 60),
-    ("ondol_volume::orphan", 60),
-    ("ondol_volume::xattr", 60),
+    ("crates/volume/src/alloc", 60),
+    ("crates/volume/src/dir", 60),
+    ("crates/volume/src/file", 60),
+    ("crates/volume/src/op", 60),
+    ("crates/volume/src/orphan", 60),
+    ("crates/volume/src/xattr", 60),
 ];
 
 fn with_volume(own: Parts<'static>) -> Vec<(&'static str, u64)> {
@@ -142,30 +142,33 @@ fn with_volume(own: Parts<'static>) -> Vec<(&'static str, u64)> {
 fn what_classic_does() {
     is_crashed_around(
         JournalEngine::Classic,
-        &with_volume(&[("ondol_journal::jbd2", 60), ("ondol_journal::block_engine", 60)]),
+        &with_volume(&[("crates/journal/src/jbd2", 60), ("crates/journal/src/block_engine", 60)]),
     );
 }
 
 #[test]
 fn what_compressed_does() {
-    is_crashed_around(JournalEngine::Compressed, &with_volume(&[("ondol_journal::compressed", 60)]));
+    is_crashed_around(JournalEngine::Compressed, &with_volume(&[("crates/journal/src/compressed", 60)]));
 }
 
 #[test]
 #[ignore = "takes minutes: `cargo xtask hunt` runs it"]
 fn what_scalable_does() {
-    is_crashed_around(JournalEngine::Scalable, &with_volume(&[("ondol_journal::scalable", 60)]));
+    is_crashed_around(JournalEngine::Scalable, &with_volume(&[("crates/journal/src/scalable", 60)]));
 }
 
 /// Images in pools, whose blocks are pages.
 #[test]
 #[ignore = "takes minutes: `cargo xtask hunt` runs it"]
 fn what_swap_does() {
-    is_crashed_around(JournalEngine::Swap, &with_volume(&[("ondol_page_table", 50)]));
+    is_crashed_around(JournalEngine::Swap, &with_volume(&[("crates/page-table", 50)]));
 }
 
 #[test]
 #[ignore = "takes minutes: `cargo xtask hunt` runs it"]
 fn what_remap_does() {
-    is_crashed_around(JournalEngine::Remap, &with_volume(&[("ondol_journal::scalable", 50), ("ondol_page_table", 50)]));
+    is_crashed_around(
+        JournalEngine::Remap,
+        &with_volume(&[("crates/journal/src/scalable", 50), ("crates/page-table", 50)]),
+    );
 }

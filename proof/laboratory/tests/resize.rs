@@ -31,5 +31,5 @@ fn nearly_all_is_executed_and_nothing_is_found() {
     assert!(report.violations.is_empty(), "{}", report.violations[0]);
     assert_eq!(found.workloads, names.len() as u64);
     assert!(report.nested > 0 && report.used > 0 && report.second_opinions > 0, "{report:?}");
-    is_executed(&report.coverage, "ondol_volume::resize", 80);
+    is_executed(&report.coverage, "crates/volume/src/resize", 80);
 }

@@ -46,7 +46,7 @@ fn a_life_leaves_prefixes(durable: Durable) {
     }
     println!("{distinct} states, {nested} of crashed openings, {asked} judged by e2fsck");
     assert!(distinct > 60 && nested > 5, "{distinct} states, {nested} of crashed openings");
-    is_executed(&reached, "ondol_object_home::home", 60);
+    is_executed(&reached, "crates/object-home/src/home", 60);
 }
 
 #[test]
