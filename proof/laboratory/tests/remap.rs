@@ -9,7 +9,7 @@ use ondol_laboratory::workload::Mount;
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
     let how = [(Remap, Mount::Tight), (Remap, Mount::Roomy)];
-    pool::a_life_leaves_prefixes(&how, 50, (35, 20), ("crates/journal/src/scalable", 50));
+    pool::a_life_leaves_prefixes(&how, 50, (35, 20), ("crates/journal/src/scalable", 20));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use ondol_laboratory::workload::Mount;
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
     let how = [(Swap, Mount::Tight), (Swap, Mount::Roomy), (Classic, Mount::Tight)];
-    pool::a_life_leaves_prefixes(&how, 80, (60, 50), ("crates/page-table", 50));
+    pool::a_life_leaves_prefixes(&how, 80, (60, 50), ("crates/page-table", 12));
 }
 
 #[test]

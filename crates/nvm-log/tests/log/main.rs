@@ -11,7 +11,6 @@ mod atomics {
 }
 
 mod model;
-mod rig;
 #[allow(dead_code, reason = "the core as the tests use it")]
 #[path = "../../src/ring.rs"]
 mod ring;

@@ -6,5 +6,6 @@ mod golden;
 mod in_place;
 mod lending;
 mod model;
+#[allow(dead_code, reason = "shared with what plants faults")]
 mod rig;
 mod schedules_of_lent;
