@@ -23,8 +23,8 @@ const INSTRUMENTED: [&str; 4] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
 ];
 
-/// What is not observed: what observes, what is below it, what records events, and what is loaded into other programs.
-const APART: [&str; 5] = ["/env", "/power", "/preload", "/schedule", "/skips"];
+/// The crates that are observed: those that decide what is stored where, and what is recovered.
+const OBSERVED: [&str; 6] = ["format", "journal", "nvm-log", "object-home", "page-table", "volume"];
 
 /// A copy that is as the source is now.
 pub(crate) struct Tree {
@@ -135,17 +135,16 @@ pub(crate) fn is_wrapper() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| Path::new(&word).file_name().is_some_and(|name| name == "rustc"))
 }
 
-/// Becomes the compiler: for the crates of the product with instrumentation, but for [some](APART).
+/// Becomes the compiler: for [some crates](OBSERVED) with instrumentation.
 pub(crate) fn wrap() -> String {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let Some((compiler, words)) = words.split_first() else { return "no compiler is named".into() };
     let package = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let is_library = words.windows(2).any(|pair| pair[0] == "--crate-type" && pair[1] == "lib");
-    let of_product =
-        is_library && ["/crates/", "/front/"].iter().any(|part| package.contains(&format!("{PLACE}{part}")));
+    let is_observed = OBSERVED.iter().any(|name| package.ends_with(&format!("{PLACE}/crates/{name}")));
     let mut command = Command::new(compiler);
     command.args(words);
-    if of_product && !APART.iter().any(|name| package.ends_with(name)) {
+    if is_library && is_observed {
         command.args(INSTRUMENTED);
     }
     command.exec().to_string()
