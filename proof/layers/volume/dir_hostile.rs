@@ -1,15 +1,18 @@
 //! Directories whose bytes lie: every operation ends, with an answer or with an error that names the directory.
 
 use crate::dir_rig::{Fs, TOP, USER, debugfs, mkfs};
-use ondol_testkit::over_engines;
+use ondol_testkit::{over_engines, over_two_engines};
 use ondol_volume::{Error, Ino, Rename};
 
 over_engines! {
-    random_bytes_in_directories,
     an_index_that_leads_nowhere,
     a_directory_larger_than_the_volume,
     a_circle_of_directories,
     parents_that_lead_in_a_circle,
+}
+
+over_two_engines! {
+    random_bytes_in_directories,
 }
 
 /// A small random source.

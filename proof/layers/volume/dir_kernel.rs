@@ -1,7 +1,7 @@
 //! Directories between Ondol and the kernel's ext4, both ways.
 
 use crate::dir_rig::{Fs, TOP, USER, as_file, debugfs, fsck, mkfs, run, with_kernel};
-use ondol_testkit::over_engines;
+use ondol_testkit::{over_engines, over_two_engines};
 use ondol_volume::{FileType, Rename};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -11,10 +11,13 @@ over_engines! {
     with_checksums_and_small_blocks,
     with_large_blocks,
     without_checksums,
-    without_index_and_types,
     an_index_without_the_feature,
     holes_and_free_entries,
     debugfs_reads_ours,
+}
+
+over_two_engines! {
+    without_index_and_types,
 }
 
 /// What both sides can tell of an entry.

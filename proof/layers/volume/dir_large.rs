@@ -1,7 +1,7 @@
 //! Directories that outgrow one block: conversion, leaf splits, two levels, every hash.
 
 use crate::dir_rig::{Fs, TOP, as_file, debugfs, fsck, mkfs, run};
-use ondol_testkit::over_engines;
+use ondol_testkit::{over_engines, over_two_engines};
 
 over_engines! {
     two_levels_with_checksums,
@@ -9,6 +9,9 @@ over_engines! {
     every_hash,
     long_names,
     without_index_and_types,
+}
+
+over_two_engines! {
     three_levels_with_large_dir,
 }
 

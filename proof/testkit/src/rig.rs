@@ -361,3 +361,13 @@ macro_rules! over_engines {
         $crate::over_setups! { @ batch_journal BATCH_JOURNAL $($test)+ }
     };
 }
+
+/// As [`over_engines!`], of an engine that logs blocks and of one that logs records: for tests that take very long, whose subject no engine
+/// touches.
+#[macro_export]
+macro_rules! over_two_engines {
+    ($($test:ident),+ $(,)?) => {
+        $crate::over_setups! { @ classic CLASSIC_ORDERED $($test)+ }
+        $crate::over_setups! { @ scalable SCALABLE_ORDERED $($test)+ }
+    };
+}
