@@ -48,7 +48,7 @@ fn reads_in_order_are_few_requests_and_several_at_once() {
         for len in [4 << 10, 128 << 10, 1 << 20] {
             let store = unruly();
             // Far enough that a busy machine asks many times before the first answer.
-            let far = Plan { latency: Duration::from_millis(30), ..Plan::default() };
+            let far = Plan { latency: Duration::from_millis(60), ..Plan::default() };
             let (home, bytes) = full(&store, chunk, far);
             let down = home.requests().down;
             let (gets, at_once) = in_order(&store, &home, &bytes, len);
