@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod azure;
+mod beside;
 mod capi;
 mod count;
 mod dist;
@@ -173,9 +174,8 @@ fn tests(words: &[String]) -> Result<(), String> {
 /// The tests of `proof/`; `words` go on to `cargo test`.
 fn tests_of_proof(words: &[String], is_hunt: bool) -> Result<(), String> {
     let mut tests = tests_in_tree()?;
-    // As in `--no-run` and `--no-fail-fast`.
-    if words.iter().all(|word| word.starts_with("--no-")) {
-        tests.args(tests_in_proof()?);
+    if words.is_empty() && !is_hunt {
+        return beside::run(tests.args(tests_in_proof()?));
     }
     run(tests.args(words).envs(is_hunt.then_some(("ONDOL_HUNT", "1"))))
 }

@@ -134,9 +134,7 @@ impl Contents {
     pub(crate) fn forget(self) -> Result<(Area, Option<PageArea>, Tail)> {
         // Records that no commit has covered lie behind the last one. Their positions must not come again: with new commits around them
         // they would count.
-        let position = match self.commits.last() {
-            _ => self.unused,
-        };
+        let position = self.unused;
         if position >= LIMIT {
             return Err(LogError::Spent { pool: self.area.name().into() });
         }

@@ -25,8 +25,6 @@ const COMMANDS: [&str; 15] = [
     "sync", "tune", "umount",
 ];
 
-/// Places that speak to those who build or try the program itself.
-
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();

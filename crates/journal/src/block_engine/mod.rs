@@ -275,8 +275,7 @@ impl Engine for BlockEngine {
             return self.core.cached_data.load(SeqCst) && self.core.knows(&self.cache, extent);
         }
         let knows = || self.core.knows(&self.cache, extent);
-        let takes = self.takes_new_data() && (bytes < IN_PLACE || knows());
-        takes
+        self.takes_new_data() && (bytes < IN_PLACE || knows())
     }
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {

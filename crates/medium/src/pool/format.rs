@@ -155,9 +155,7 @@ impl Header {
     /// Reads a copy of the header. A newer version or feature is one only if the checksum is right.
     pub(crate) fn decode(bytes: &[u8; PAGE as usize]) -> Result<Self, HeaderFault> {
         let raw: &Raw = zerocopy::transmute_ref!(bytes);
-        match check_header(bytes, &SIGNATURE) {
-            other => other?,
-        }
+        check_header(bytes, &SIGNATURE)?;
         match (raw.version.get(), raw.incompat.get()) {
             (POOL_VERSION, 0) => {}
             (POOL_VERSION, features) => return Err(HeaderFault::Features(features)),

@@ -155,9 +155,7 @@ impl Home {
     }
 
     fn flush_log(&self, writer: &Writer, seq: u64) -> Result<(), HomeError> {
-        match self.drive("making a batch durable", writer.flusher.durable(seq)) {
-            flushed => flushed,
-        }
+        self.drive("making a batch durable", writer.flusher.durable(seq))
     }
 
     /// Asks for it and does not wait: if it fails, so does a later flush.

@@ -1,0 +1,92 @@
+//! Test binaries, several at a time: many wait for disks and other processes, or have one test that takes long, and cargo would run them
+//! one after the other.
+
+use cargo_metadata::{Artifact, Message};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+/// The binary that lists what all others skipped.
+const LAST: &str = "/skipped";
+
+/// One test binary.
+struct Binary {
+    name: String,
+    file: PathBuf,
+    /// Where cargo would run it: the folder of its package.
+    dir: PathBuf,
+    bytes: u64,
+}
+
+impl Binary {
+    fn of(artifact: Artifact) -> Option<Self> {
+        let file = artifact.executable.filter(|_| artifact.profile.test)?.into_std_path_buf();
+        let dir = artifact.manifest_path.parent()?.as_std_path().to_owned();
+        let package = dir.file_name()?.to_string_lossy();
+        let bytes = file.metadata().map_or(0, |found| found.len());
+        Some(Self { name: format!("{package}/{}", artifact.target.name), file, dir, bytes })
+    }
+
+    /// Runs it to its end, and says before each line that it prints whose that is.
+    fn run(&self, threads: usize) -> Result<(), String> {
+        let run = || {
+            let (output, into) = std::io::pipe()?;
+            let mut command = Command::new(&self.file);
+            command.current_dir(&self.dir).env("RUST_TEST_THREADS", threads.to_string());
+            command.stdin(Stdio::null()).stdout(into.try_clone()?).stderr(into);
+            let mut child = command.spawn()?;
+            // It holds the other end, too.
+            drop(command);
+            for line in BufReader::new(output).split(b'\n') {
+                println!("{}: {}", self.name, String::from_utf8_lossy(&line?));
+            }
+            child.wait()
+        };
+        match run() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{}: {status}", self.name)),
+            Err(e) => Err(format!("{}: {e}", self.file.display())),
+        }
+    }
+}
+
+/// Builds what `cargo` tests, which is a command `cargo test`, and runs it: as many binaries at a time as there are processors.
+///
+/// # Errors
+/// Those that failed, once all have run.
+pub(crate) fn run(cargo: &mut Command) -> Result<(), String> {
+    let fail = |e: std::io::Error| format!("cargo: {e}");
+    cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = cargo.spawn().map_err(fail)?;
+    let output = child.stdout.take().ok_or("cargo says nothing")?;
+    let mut binaries = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message.map_err(fail)? {
+            binaries.extend(Binary::of(artifact));
+        }
+    }
+    let status = child.wait().map_err(fail)?;
+    if !status.success() || binaries.is_empty() {
+        return Err(format!("cargo test --no-run: {status}, and {} binaries", binaries.len()));
+    }
+    // The largest have the most tests. What takes longest does not begin last.
+    binaries.sort_by_key(|binary| std::cmp::Reverse(binary.bytes));
+    let (last, others): (Vec<_>, Vec<_>) = binaries.into_iter().partition(|binary| binary.name.ends_with(LAST));
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let waiting = Mutex::new(VecDeque::from(others));
+    let next = || waiting.lock().ok()?.pop_front();
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(binary) = next() {
+            if let (Err(why), Ok(mut failed)) = (binary.run(threads), failed.lock()) {
+                failed.push(why);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut failed = failed.into_inner().map_err(|e| e.to_string())?;
+    failed.extend(last.iter().filter_map(|binary| binary.run(threads).err()));
+    if failed.is_empty() { Ok(()) } else { Err(format!("these failed:\n{}", failed.join("\n"))) }
+}
