@@ -5,14 +5,14 @@ use ondol_testkit::{over_engines, over_two_engines};
 
 over_engines! {
     two_levels_with_checksums,
-    two_levels_without_checksums,
-    every_hash,
-    long_names,
     without_index_and_types,
 }
 
 over_two_engines! {
+    two_levels_without_checksums,
     three_levels_with_large_dir,
+    every_hash,
+    long_names,
 }
 
 fn name(i: u32, len: usize) -> String {

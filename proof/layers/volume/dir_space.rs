@@ -1,13 +1,16 @@
 //! Full volumes: an operation on names that finds no space changes nothing, and removing always works.
 
 use crate::dir_rig::{Fs, TOP, USER, mkfs};
-use ondol_testkit::over_engines;
+use ondol_testkit::{over_engines, over_two_engines};
 use ondol_volume::{Error, Ino, Rename};
 
 over_engines! {
     a_directory_that_cannot_grow_stays_as_it_is,
     one_block_is_enough_for_a_directory,
     inodes_run_out,
+}
+
+over_two_engines! {
     a_full_index,
 }
 

@@ -1,11 +1,14 @@
 //! Mappings that lie: whatever they say, the answer is an error, and nothing that belongs to the file system is overwritten.
 
 use crate::file_util::{Random, debugfs, ino_of, mkfs, mount};
-use ondol_testkit::over_engines;
+use ondol_testkit::{over_engines, over_two_engines};
 use ondol_volume::{Error, Fallocate, Ino, Seek, Volume};
 
-over_engines! {
+over_two_engines! {
     random_damage_of_a_mapping_is_survived,
+}
+
+over_engines! {
     pointers_to_the_file_systems_own_blocks_are_refused,
     more_blocks_than_the_volume_has_are_refused,
 }

@@ -2,16 +2,19 @@
 //! that have one.
 
 use crate::file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount, run};
-use ondol_testkit::over_setups;
+use ondol_testkit::{over_engines, over_setups};
 use ondol_volume::{Caller, Error, Fallocate, ROOT, Seek};
 
-over_setups! {
+over_engines! {
     what_debugfs_has_mapped_is_read_changed_and_freed,
+    directories_and_long_symlinks_have_block_maps_too,
+}
+
+over_setups! {
     every_level_is_made_and_freed_with_its_pointer_blocks,
     a_file_ends_where_its_pointers_end,
     what_cannot_be_counted_is_too_large,
     a_full_volume_takes_no_half_of_a_branch,
-    directories_and_long_symlinks_have_block_maps_too,
 }
 
 /// Blocks of 1 KiB without extents: 256 pointers in a block.
