@@ -2,10 +2,10 @@
 //! that have one.
 
 use crate::file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount, run};
-use ondol_testkit::{over_engines, over_setups};
+use ondol_testkit::{over_setups, over_two_engines};
 use ondol_volume::{Caller, Error, Fallocate, ROOT, Seek};
 
-over_engines! {
+over_two_engines! {
     what_debugfs_has_mapped_is_read_changed_and_freed,
     directories_and_long_symlinks_have_block_maps_too,
 }
