@@ -29,11 +29,12 @@ impl Binary {
         Some(Self { name: format!("{package}/{}", artifact.target.name), file, dir, bytes })
     }
 
-    /// Runs it to its end, and says before each line that it prints whose that is.
-    fn run(&self, threads: usize) -> Result<(), String> {
+    /// Runs it to its end, in the environment of `cargo`, and says before each line that it prints whose that is.
+    fn run(&self, cargo: &Command, threads: usize) -> Result<(), String> {
         let run = || {
             let (output, into) = std::io::pipe()?;
             let mut command = Command::new(&self.file);
+            command.envs(cargo.get_envs().filter_map(|(name, value)| Some((name, value?))));
             command.current_dir(&self.dir).env("RUST_TEST_THREADS", threads.to_string());
             command.stdin(Stdio::null()).stdout(into.try_clone()?).stderr(into);
             let mut child = command.spawn()?;
@@ -80,13 +81,13 @@ pub(crate) fn run(cargo: &mut Command) -> Result<(), String> {
     let failed = Mutex::new(Vec::new());
     let work = || {
         while let Some(binary) = next() {
-            if let (Err(why), Ok(mut failed)) = (binary.run(threads), failed.lock()) {
+            if let (Err(why), Ok(mut failed)) = (binary.run(cargo, threads), failed.lock()) {
                 failed.push(why);
             }
         }
     };
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let mut failed = failed.into_inner().map_err(|e| e.to_string())?;
-    failed.extend(last.iter().filter_map(|binary| binary.run(threads).err()));
+    failed.extend(last.iter().filter_map(|binary| binary.run(cargo, threads).err()));
     if failed.is_empty() { Ok(()) } else { Err(format!("these failed:\n{}", failed.join("\n"))) }
 }
