@@ -2,11 +2,11 @@
 
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
+use ondol_env::sync::RwLock;
 use ondol_env::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use ondol_env::sync::{RwLock, untold};
 
 /// Counts of writes in place, and how many of them a completed flush covers.
 #[derive(Debug, Default)]
@@ -30,7 +30,6 @@ impl InPlace {
     pub(crate) fn write(&self, bytes: usize, write: impl FnOnce() -> Result<()>) -> Result<u64> {
         self.begun.fetch_add(1, SeqCst);
         let written = write();
-        untold();
         self.written.fetch_add(1, SeqCst);
         written?;
         Ok(self.bytes.fetch_add(bytes as u64, Relaxed) + bytes as u64)
@@ -46,7 +45,6 @@ impl InPlace {
             self.begun.fetch_sub(1, SeqCst);
             return Err(e);
         }
-        untold();
         self.written.fetch_add(1, SeqCst);
         Ok(self.bytes.fetch_add(bytes as u64, Relaxed) + bytes as u64)
     }
@@ -105,7 +103,6 @@ impl InPlace {
         flushed?;
         drop(self.flushing.write());
         check()?;
-        untold();
         self.flushed.fetch_max(seen, SeqCst);
         self.under_way.fetch_sub(taken, SeqCst);
         Ok(())

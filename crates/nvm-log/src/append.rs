@@ -5,7 +5,6 @@ use crate::format::{HEAD, LINE};
 use crate::log::Log;
 use crate::pages::PageWrites;
 use crate::ring::{Claim, VOIDS};
-use ondol_env::sync::untold;
 
 /// Room in a log for one record, whatever becomes of it: also where it is voided as often as can be, and for the commit after it.
 ///
@@ -103,7 +102,6 @@ impl Slot<'_> {
             let beside = pages.take().map(|pages| pages.0);
             log.area.write_record(self.claim.position, self.claim.lines, contents, beside).map_err(|e| log.fail(e))?;
             self.promise.kept -= self.claim.lines;
-            untold();
             if log.ring.complete(&self.claim) {
                 // The commit's line is given back with the commit.
                 self.promise.kept -= 1;

@@ -4,7 +4,6 @@ use crate::error::{LogError, Result};
 use crate::log::Log;
 use crate::ring::Span;
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::untold;
 
 impl Log {
     /// Makes everything up to the record at `position` committed and durable; whoever asks for the same at the same time waits for one commit. One
@@ -68,7 +67,6 @@ impl Log {
         add(&self.counts.records, span.records);
         add(&self.counts.lines, span.at + 1 - span.from);
         add(&self.counts.voided, span.gaps.len() as u64);
-        untold();
         self.ring.committed(span);
         Ok(())
     }

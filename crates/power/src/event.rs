@@ -1,6 +1,6 @@
 //! The one sequence of everything that could matter to a crash.
 
-use ondol_env::sync::{Arc, Mutex};
+use ondol_env::sync::{Arc, Mutex, untold};
 
 /// One event that a crash may fall before or after.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,10 +112,15 @@ impl PowerDomain {
         Arc::default()
     }
 
-    /// Appends an event: for media and their recorders.
+    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet.
     pub fn push(&self, event: Event) {
+        let tells = !matches!(event, Event::Store { .. } | Event::WriteBack { .. } | Event::Mark(_));
         let mut events = self.events.lock();
         events.push(event);
+        drop(events);
+        if tells {
+            untold();
+        }
     }
 
     /// Appends a mark.

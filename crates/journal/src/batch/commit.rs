@@ -9,7 +9,6 @@ use crate::block_engine::seal::seal;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Block, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
-use ondol_env::sync::untold;
 
 /// A batch that is not settled.
 #[derive(Debug)]
@@ -135,7 +134,6 @@ impl Core {
         let newest = self.submitted.lock().back().map(|batch| batch.tid);
         self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())?;
         if let Some(tid) = newest {
-            untold();
             self.is_durable(tid);
         }
         Ok(())

@@ -10,7 +10,6 @@ use crate::Block;
 use crate::area::{MERGE, write_many};
 use crate::{Result, Tid};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::untold;
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
 pub const BATCH: usize = 1024;
@@ -103,7 +102,6 @@ impl Core {
             let to = next.map_or(head, |(_, at)| at);
             self.zero(from, to)?;
         }
-        untold();
         let mut pending = self.pending.lock();
         pending.written(due);
         self.waiting_bytes.store(pending.bytes(), Relaxed);

@@ -13,7 +13,6 @@ use super::{Config, Core, Sealed, early};
 use crate::contract::{EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
-use ondol_env::sync::untold;
 
 /// Why a transaction is committed.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +149,6 @@ impl Core {
         self.completed(tx, places, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
         drop(blocks);
-        untold();
         // Last: whoever finds it durable may begin a checkpoint of it.
         self.durable.store(tid.0, SeqCst);
         Ok(())

@@ -14,7 +14,7 @@ use crate::contract::Tid;
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::{Arc, thread, untold};
+use ondol_env::sync::{Arc, thread};
 use ondol_nvm_log::Batch as Committed;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -118,7 +118,6 @@ impl Core {
             };
         }
         self.home_works();
-        untold();
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
         if let Some(all) = &self.pages {
             all.give(&pages);

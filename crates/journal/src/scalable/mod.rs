@@ -50,7 +50,7 @@ use named::Named;
 use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::Striped;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use ondol_env::sync::{Arc, Mutex, MutexGuard, thread, untold};
+use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
 use ondol_nvm_log::{Log, LogError, Promise};
 use pages::Pages;
 use record::Draft;
@@ -358,14 +358,12 @@ impl Core {
         drop(lent);
         let nth = self.handles.add(1).cast_unsigned();
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
-        untold();
         let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
         self.need_no_more(&dead, position);
         drop(counters);
         if !freed.is_empty() {
             let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
             self.stats.lock().revokes += extents.len() as u64;
-            untold();
             self.freed.add(position, extents, dead);
         }
         if much || nth.is_multiple_of(LOOKS) || bytes >= LARGE {

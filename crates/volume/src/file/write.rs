@@ -7,7 +7,6 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
-use ondol_env::sync::untold;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::Extent;
@@ -127,7 +126,6 @@ impl Volume {
             && self.may_write_home(&guard, offset, n)?
         {
             let written = self.overwrite_only(&guard, offset, &bytes[..n]);
-            untold();
             // Also where it failed: what can be read has to become durable.
             self.note_written(&guard.node);
             written?;

@@ -24,7 +24,6 @@ use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
 use ondol_env::sync::atomic::Ordering::SeqCst;
-use ondol_env::sync::untold;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::{Extent, Handle, Kind, Tid};
@@ -363,7 +362,6 @@ impl<'v> Op<'v> {
         );
         let is_empty = handle.is_empty();
         let tid = handle.close();
-        untold();
         self.note_newest((!is_empty).then_some(tid));
         self.taken.clear();
         self.orphans.commit();
