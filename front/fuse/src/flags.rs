@@ -91,13 +91,6 @@ pub(crate) fn of_mount(kernel_checks: bool, writeback_cache: bool, rings: bool) 
     wanted
 }
 
-/// What a file system without a volume asks for (`floor`): what a mount does, without what leaves it something to do. But for setuid: without
-/// that flag the kernel asks for `security.capability` before every write instead of the first.
-pub(crate) fn of_floor(rings: bool) -> Init {
-    const LEFT_TO_THE_KERNEL: Init = Init::EXPORT_SUPPORT.union(Init::DONT_MASK).union(Init::SETXATTR_EXT);
-    of_mount(false, false, rings) - LEFT_TO_THE_KERNEL
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

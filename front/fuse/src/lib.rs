@@ -10,7 +10,7 @@
 //! - `meter`: what it has done, for who is in the same process and tells others.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
-//! [`SingleFile`] is a file system of one file, over the same protocol and transport. [`Floor`] is one without a volume, for measuring.
+//! With the feature `rigs`, `proof/fuse` is part of this: file systems without a volume, over the same protocol and transport.
 //!
 //! [`client`] is the other side: what a process does to a mount that some other process serves.
 #![forbid(unsafe_code)]
@@ -23,10 +23,13 @@ mod crew;
 mod dispatch;
 mod error;
 mod flags;
+#[cfg(feature = "rigs")]
+#[path = "../../../proof/fuse/src/floor/mod.rs"]
 mod floor;
 mod follow;
 mod foreman;
 mod fusermount;
+#[cfg(any(test, feature = "rigs"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
@@ -39,13 +42,17 @@ mod ring;
 mod serve;
 mod server;
 mod session;
+#[cfg(feature = "rigs")]
+#[path = "../../../proof/fuse/src/single.rs"]
 mod single;
 mod standing;
 mod words;
 
 pub use error::{ClientError, MountError};
+#[cfg(feature = "rigs")]
 pub use floor::{Floor, FloorKind};
 pub use meter::Meter;
 pub use options::{MountOptions, OPTION_NAMES, Shown, Transport};
 pub use serve::Mount;
+#[cfg(feature = "rigs")]
 pub use single::{Contents, SingleFile};

@@ -19,6 +19,7 @@ use crate::flags;
 use crate::kernel::KernelMount;
 use crate::ops::Counters;
 use crate::options::MountOptions;
+use crate::proto::numbers::Init;
 use crate::serve::{READ_AHEAD_KIB, connect, join};
 use files::{Files, Serving};
 use null::Null;
@@ -30,6 +31,13 @@ use through::Through;
 
 /// Bytes of memory for messages: as many as a volume's mount has with its default options.
 const ROOM: usize = 32 << 20;
+
+/// What a mount asks the kernel for, without what leaves the server something to do. But for setuid: without that flag the kernel asks for
+/// `security.capability` before every write instead of the first.
+fn wanted(rings: bool) -> Init {
+    const LEFT_TO_THE_KERNEL: Init = Init::EXPORT_SUPPORT.union(Init::DONT_MASK).union(Init::SETXATTR_EXT);
+    flags::of_mount(false, false, rings) - LEFT_TO_THE_KERNEL
+}
 
 /// What is served.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +75,7 @@ impl Floor {
                 (Box::new(Through::new(below).map_err(point)?), crate::fusermount::shown(below.as_os_str()))
             }
         };
-        let wanted = flags::of_floor(options.transport.wants_rings());
+        let wanted = wanted(options.transport.wants_rings());
         let serving = Serving { files, counters: Arc::clone(&counters) };
         let server = |_agreed| Box::new(serving) as Box<dyn Serve>;
         let (kernel, session) = connect((dir, &source), ROOM, options, wanted, server, ended)?;
