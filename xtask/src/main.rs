@@ -62,8 +62,7 @@ const TEST: [&str; 1] = ["test"];
 
 /// Packages of the product whose tests need what only `cargo xtask proof` builds, and those whose features of others' crates
 /// make its build share these with [`TEST`].
-const BESIDE: [&str; 6] =
-    ["ondol-object-home", "ondol-schedule", "ondol-skips", "ondol", "ondol-cli", "ondol-fuse"];
+const BESIDE: [&str; 6] = ["ondol-object-home", "ondol-schedule", "ondol-skips", "ondol", "ondol-cli", "ondol-fuse"];
 
 fn main() -> ExitCode {
     if tree::is_wrapper() {

@@ -55,7 +55,7 @@ const INODE_BYTES: u64 = 640;
 
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
-    let access = if options.read_only { Access::Read } else { Access::Write };
+    let access = if options.image.read_only { Access::Read } else { Access::Write };
     if bucket::is_in_bucket(path) {
         bucket::require_fitting(path, options)?;
         let media = bucket::media(path, access, &options.terms())?;
@@ -65,8 +65,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
         return open_media(media, &options.of_bucket(), Arc::new(System));
     }
     bucket::require_none(path, options)?;
-    let media = match &options.journal_path {
-        None => home::modelled_media(path, access, options.nvm_model)?,
+    let media = match &options.image.journal_path {
+        None => home::modelled_media(path, access, options.pool.model)?,
         Some(journal) => {
             let store = home::open(path, access)?;
             let block_size = open_image(store.clone(), options)?.superblock().block_size();
@@ -78,15 +78,15 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
 
 /// Opens the image on `media`.
 pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    if let Some(pool) = &options.nvm {
-        media = media.with_pool(nvm::open_modelled(pool, options.read_only, options.nvm_model)?);
+    if let Some(pool) = &options.pool.path {
+        media = media.with_pool(nvm::open_modelled(pool, options.image.read_only, options.pool.model)?);
     }
-    if !options.nvm_model.is_off() && media.nvm().is_empty() {
+    if !options.pool.model.is_off() && media.nvm().is_empty() {
         let what = "`nvm_model=` makes an NVM slower, and there is none: name a pool in front of the image (nvm=POOL), or open an image in one (nvm:POOL)";
         return Err(Error::state(media.store.name(), what));
     }
     let image = open_image(media.store.clone(), options)?;
-    if options.read_only {
+    if options.image.read_only {
         return open_read_only(media, image, options, env);
     }
     if let Some(why) = why_read_only(&image) {
@@ -94,7 +94,7 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
         return open_read_only(media, image, options, env);
     }
     require_whole(&image, options)?;
-    if let Some(bytes) = options.journal_size {
+    if let Some(bytes) = options.journal.size {
         journal_size::ensure(&media, bytes, options, &env)?;
     }
     let replay = |engine: JournalEngine| match engine {
@@ -147,8 +147,8 @@ fn open_whole(
     if image.superblock().state() & sb::STATE_ERROR != 0 {
         tracing::warn!("{}: the volume has errors; `e2fsck -f` mends it", image.name());
     }
-    let data = options.data.unwrap_or_default();
-    let journal = options.journal.unwrap_or_default();
+    let data = options.journal.data.unwrap_or_default();
+    let journal = options.journal.engine.unwrap_or_default();
     let config = engine_config(options, &*store, data);
     let client = shared.clone();
     let mut attached = None;
@@ -158,7 +158,7 @@ fn open_whole(
         JournalEngine::Swap => Arc::new(swap::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Batch => Arc::new(batch::open(store.clone(), map.block_size(), client, env.clone(), config)?),
         JournalEngine::Scalable | JournalEngine::Remap => {
-            let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.buffer))?;
+            let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.pool.buffer))?;
             attached = Some(hold);
             Arc::new(engine)
         }
@@ -166,7 +166,7 @@ fn open_whole(
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env.clone(), volume_options(options, data, false)));
     let orphans = Processed::default();
     let options = options.clone();
-    let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes().to_vec());
+    let mounted_on = options.image.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes().to_vec());
     let nvm = NvmMeter::new(media.nvm());
     let held = media.held.clone();
     let mut composed = Composed { store, nvm, engine, inodes, held, attached, hold: None, recovered, orphans, options };
@@ -195,7 +195,7 @@ fn reader(
     options: &Options,
     env: Arc<dyn Env>,
 ) -> (Arc<dyn Engine>, Arc<Inodes>) {
-    let cache = Shares::of(options.cache_bytes).live as usize;
+    let cache = Shares::of(options.image.cache_bytes).live as usize;
     let engine = ReadOnlyEngine::new(store, image.superblock().block_size(), shared.clone(), cache);
     let engine: Arc<dyn Engine> = Arc::new(engine);
     let inodes = Inodes::new(shared, engine.clone(), env, volume_options(options, DataMode::Ordered, true));
@@ -203,7 +203,7 @@ fn reader(
 }
 
 fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
-    Ok(match options.superblock {
+    Ok(match options.image.superblock {
         Some(offset) => Image::open_copy(store, offset)?,
         None => Image::open(store)?,
     })
@@ -214,7 +214,7 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     image.require_unused(&*env)?;
     let mut recovered = Recovered::default();
     // A copy of the superblock does not know whether the journal is needed.
-    if options.recovery && (image.needs_recovery() || image.is_by_copy()) {
+    if options.image.recovery && (image.needs_recovery() || image.is_by_copy()) {
         media = media.in_memory();
         recovered = replay(&media, &image)?;
         image = open_image(media.store.clone(), options)?;
@@ -242,7 +242,7 @@ fn require_whole(image: &Image, options: &Options) -> Result<()> {
     if image.is_by_copy() {
         return state("a copy of the superblock is good for reading only: open it with `ro`, or mend it with e2fsck");
     }
-    if !options.recovery && image.needs_recovery() {
+    if !options.image.recovery && image.needs_recovery() {
         return state("its journal holds transactions: `norecovery` goes with `ro`");
     }
     Ok(())
@@ -357,31 +357,34 @@ fn recovered_image(media: &Media, image: &Image, recovered: Recovered) -> Result
 }
 
 pub(crate) fn engine_config(options: &Options, store: &dyn BlockStore, data: DataMode) -> Config {
-    let shares = Shares::of(options.cache_bytes);
+    let shares = Shares::of(options.image.cache_bytes);
     Config {
         commit_interval: options.commit_seconds(),
         dirty_bytes: options.dirty().min(shares.most_dirty),
-        kept_bytes: options.kept_bytes.map(|bytes| bytes.min(shares.most_dirty)),
+        kept_bytes: options.journal.kept_bytes.map(|bytes| bytes.min(shares.most_dirty)),
         device: options.device_of(store),
         cache_bytes: shares.live as usize,
         pending_bytes: shares.pending,
         journaled_data: data == DataMode::Journal,
-        discard: options.discard.unwrap_or(false),
-        zeroing: options.zeroing.unwrap_or(false),
-        checkpoint_threads: options.checkpoint_threads,
+        discard: options.image.discard.unwrap_or(false),
+        zeroing: options.journal.zeroing.unwrap_or(false),
+        checkpoint_threads: options.journal.checkpoint_threads,
     }
 }
 
 pub(crate) fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeOptions {
     VolumeOptions {
         data,
-        fsync: options.fsync,
-        on_error: options.on_error.unwrap_or_default(),
+        fsync: options.journal.fsync,
+        on_error: options.image.on_error.unwrap_or_default(),
         read_only,
-        atime: options.atime.unwrap_or_default(),
-        nodiratime: options.nodiratime.unwrap_or(false),
-        grpid: options.grpid.unwrap_or(false),
-        cached_inodes: options.cached_inodes.unwrap_or((Shares::of(options.cache_bytes).inodes / INODE_BYTES) as usize),
+        atime: options.image.atime.unwrap_or_default(),
+        nodiratime: options.image.nodiratime.unwrap_or(false),
+        grpid: options.image.grpid.unwrap_or(false),
+        cached_inodes: options
+            .image
+            .cached_inodes
+            .unwrap_or((Shares::of(options.image.cache_bytes).inodes / INODE_BYTES) as usize),
     }
 }
 

@@ -267,8 +267,8 @@ fn journal_info(image: &Image) -> Result<JournalInfo> {
         sequence: found.sequence,
         features: found.features,
         uuid: uuid_text(&found.uuid),
-        engine: asked.journal.unwrap_or_default().name(),
-        data: asked.data.unwrap_or_default().name(),
+        engine: asked.journal.engine.unwrap_or_default().name(),
+        data: asked.journal.data.unwrap_or_default().name(),
         nvm: found.nvm.map(|attached| uuid_text(&attached.pool)),
     })
 }

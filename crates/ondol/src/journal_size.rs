@@ -56,9 +56,9 @@ pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn
             sb.cluster_ratio()
         )));
     }
-    let plain = options.clone().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
-    let composed =
-        compose::open_guarded(media.clone(), &Options { journal_size: None, mounted_on: None, ..plain }, env.clone())?;
+    let mut plain = options.clone().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
+    (plain.journal.size, plain.image.mounted_on) = (None, None);
+    let composed = compose::open_guarded(media.clone(), &plain, env.clone())?;
     if blocks == old.blocks() {
         return composed.close().map(|()| true);
     }

@@ -43,13 +43,13 @@ impl Shares {
 impl Volume {
     /// Bytes that requests which carry or fetch much may take, all at a time: a share of `cache=`.
     pub fn request_bytes(&self) -> u64 {
-        Shares::of(self.composed().options.cache_bytes).requests
+        Shares::of(self.composed().options.image.cache_bytes).requests
     }
 
     /// Bytes of memory that a server of this volume takes at most, about: twice `cache=`, where all shares are full and
     /// no image is shared between them, and what it takes without, with 192 for each inode that a kernel knows. A
     /// single operation of the library that changes more than that is not bound by it.
     pub fn memory_bound(&self) -> u64 {
-        2 * self.composed().options.cache_bytes + BESIDE + KNOWN * self.inodes().known_inodes() as u64
+        2 * self.composed().options.image.cache_bytes + BESIDE + KNOWN * self.inodes().known_inodes() as u64
     }
 }

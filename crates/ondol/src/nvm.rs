@@ -54,27 +54,27 @@ fn needs_pool(image: &Image, engine: &str) -> Error {
 pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Extension) -> Result<Options> {
     let mut options = options.clone();
     if media.pool.is_some() {
-        let engine = *options.journal.get_or_insert(JournalEngine::Scalable);
+        let engine = *options.journal.engine.get_or_insert(JournalEngine::Scalable);
         if engine != JournalEngine::Scalable {
             let what = format!("an NVM pool goes with `journal=scalable`, not with `journal={}`", engine.name());
             return state(image, what);
         }
     }
     batch_or_other(media, image, &mut options)?;
-    let asked = options.journal;
+    let asked = options.journal.engine;
     let mut options = options.over(image.superblock(), asks);
-    if media.pool.is_none() && options.journal == Some(JournalEngine::Scalable) {
+    if media.pool.is_none() && options.journal.engine == Some(JournalEngine::Scalable) {
         let what = "`journal=scalable` needs an NVM pool: name it with `nvm=POOL`, or choose another journal";
         return Err(Error::state(image.name(), what).helped(Remedy::MakePool { pool: None }));
     }
-    if options.journal == Some(JournalEngine::Swap)
+    if options.journal.engine == Some(JournalEngine::Swap)
         && !swap::is_possible(&*media.store, image.superblock().block_size())
     {
         if asked.is_some() {
             return Err(needs_pool(image, "swap"));
         }
         // An image that asks for it may have been exported: the log is the same.
-        options.journal = Some(JournalEngine::Classic);
+        options.journal.engine = Some(JournalEngine::Classic);
     }
     remap_or_other(media, image, &mut options, asked)?;
     Ok(options)
@@ -83,8 +83,8 @@ pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Ext
 /// Engine `batch` where nothing else is asked for and the home takes batches.
 fn batch_or_other(media: &Media, image: &Image, options: &mut Options) -> Result<()> {
     let is_possible = batch::is_possible(&*media.store, image.superblock().block_size());
-    match options.journal {
-        None if is_possible => options.journal = Some(JournalEngine::Batch),
+    match options.journal.engine {
+        None if is_possible => options.journal.engine = Some(JournalEngine::Batch),
         Some(JournalEngine::Batch) if !is_possible => {
             let what =
                 "`journal=batch` needs a home that takes batches, as object storage does: choose another journal";
@@ -97,7 +97,7 @@ fn batch_or_other(media: &Media, image: &Image, options: &mut Options) -> Result
 
 /// Engine `remap` where nothing else is asked for and the image lies in a pool that can have its log; another one where only the image asks for it and it cannot be had.
 fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Option<JournalEngine>) -> Result<()> {
-    let is_wanted = options.journal.is_none_or(|engine| engine == JournalEngine::Remap);
+    let is_wanted = options.journal.engine.is_none_or(|engine| engine == JournalEngine::Remap);
     if !is_wanted || (media.pool.is_some() && asked.is_none()) {
         return Ok(());
     }
@@ -107,7 +107,7 @@ fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Op
             return Err(needs_pool(image, "remap"));
         }
         // An image that asks for it may have been exported: its journal is empty.
-        options.journal = options.journal.map(|_| JournalEngine::Classic);
+        options.journal.engine = options.journal.engine.map(|_| JournalEngine::Classic);
         return Ok(());
     };
     let home = home.lock();
@@ -120,13 +120,13 @@ fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Op
             return Err(Error::state(image.name(), what).helped(Remedy::MoveToNewPool));
         }
         tracing::debug!("{what}");
-        options.journal = options.journal.map(|_| JournalEngine::Classic);
+        options.journal.engine = options.journal.engine.map(|_| JournalEngine::Classic);
         return Ok(());
     }
-    if options.journal.is_none() {
-        options.data.get_or_insert(DataMode::Journal);
+    if options.journal.engine.is_none() {
+        options.journal.data.get_or_insert(DataMode::Journal);
     }
-    options.journal = Some(JournalEngine::Remap);
+    options.journal.engine = Some(JournalEngine::Remap);
     Ok(())
 }
 

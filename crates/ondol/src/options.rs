@@ -17,20 +17,62 @@ mod waiting;
 pub use parse::{BUCKET_OPTION_NAMES, OPTION_NAMES, parse_size};
 
 /// How a volume is opened. `docs/commands.md`, Mount options, has the words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
+    pub(crate) image: ImageOptions,
+    pub(crate) journal: JournalOptions,
+    pub(crate) pool: PoolOptions,
+    pub(crate) bucket: BucketOptions,
+}
+
+/// What is opened, and how its files behave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ImageOptions {
     pub(crate) read_only: bool,
     pub(crate) recovery: bool,
+    /// Byte offset of the copy of the superblock that serves.
+    pub(crate) superblock: Option<u64>,
+    /// The device of the journal, where that is another than the image.
+    pub(crate) journal_path: Option<PathBuf>,
+    /// The directory that the superblock is told of.
+    pub(crate) mounted_on: Option<PathBuf>,
+    pub(crate) on_error: Option<OnError>,
+    pub(crate) atime: Option<Atime>,
+    pub(crate) nodiratime: Option<bool>,
+    pub(crate) grpid: Option<bool>,
+    pub(crate) discard: Option<bool>,
+    pub(crate) cache_bytes: u64,
+    /// What `cache_bytes` gives unless it is set.
+    pub(crate) cached_inodes: Option<usize>,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            recovery: true,
+            superblock: None,
+            journal_path: None,
+            mounted_on: None,
+            on_error: None,
+            atime: None,
+            nodiratime: None,
+            grpid: None,
+            discard: None,
+            cache_bytes: 128 << 20,
+            cached_inodes: None,
+        }
+    }
+}
+
+/// What becomes durable when, and through which journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalOptions {
+    pub(crate) engine: Option<JournalEngine>,
+    /// The size that the journal is to have, in bytes, if another than it has.
+    pub(crate) size: Option<u64>,
     pub(crate) data: Option<DataMode>,
     pub(crate) fsync: Fsync,
-    pub(crate) journal: Option<JournalEngine>,
-    /// The size that the journal is to have, in bytes, if another than it has.
-    pub(crate) journal_size: Option<u64>,
-    pub(crate) zeroing: Option<bool>,
-    /// Threads that write home; `None`: as many as seem good.
-    pub(crate) checkpoint_threads: Option<usize>,
-    pub(crate) buffer: Option<u64>,
-    pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
     /// `None`: [`Options::dirty`].
     pub(crate) dirty_bytes: Option<u64>,
@@ -38,31 +80,33 @@ pub struct Options {
     pub(crate) kept_bytes: Option<u64>,
     /// `None`: as it is found.
     pub(crate) device: Option<DeviceClass>,
-    pub(crate) cache_bytes: u64,
-    /// What `cache_bytes` gives unless it is set.
-    pub(crate) cached_inodes: Option<usize>,
-    pub(crate) atime: Option<Atime>,
-    pub(crate) nodiratime: Option<bool>,
-    pub(crate) grpid: Option<bool>,
-    pub(crate) discard: Option<bool>,
-    /// Byte offset of the copy of the superblock that serves.
-    pub(crate) superblock: Option<u64>,
-    /// The device of the journal, where that is another than the image.
-    pub(crate) journal_path: Option<PathBuf>,
-    /// The NVM pool in front of the image.
-    pub(crate) nvm: Option<PathBuf>,
-    /// How slow the NVM is to be that the image lies in, or has in front of it.
-    pub(crate) nvm_model: NvmModel,
-    /// The directory that the superblock is told of.
-    pub(crate) mounted_on: Option<PathBuf>,
-    /// A volume in object storage is taken from whoever has it open.
+    pub(crate) zeroing: Option<bool>,
+    /// Threads that write home; `None`: as many as seem good.
+    pub(crate) checkpoint_threads: Option<usize>,
+}
+
+/// The NVM that the image lies in, or has in front of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PoolOptions {
+    /// The pool in front of the image.
+    pub(crate) path: Option<PathBuf>,
+    /// Bytes of it that hold file data beside the log.
+    pub(crate) buffer: Option<u64>,
+    /// How slow it is to be.
+    pub(crate) model: NvmModel,
+}
+
+/// Object storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BucketOptions {
+    /// The volume is taken from whoever has it open.
     pub(crate) take_over: bool,
     /// Seconds for which others then keep away.
     pub(crate) lease: Option<u64>,
     /// Seconds for which the store may be away; 0 for ever.
-    pub(crate) store_timeout: Option<u64>,
+    pub(crate) timeout: Option<u64>,
     /// Bytes of memory for what is read of the store's own structures.
-    pub(crate) store_cache: Option<u64>,
+    pub(crate) cache: Option<u64>,
     /// When a write to it counts as durable.
     pub(crate) durable: Option<Durable>,
     /// The file of the log on this machine, the size of a new one, and how far the bucket may be behind it: bytes and seconds.
@@ -75,50 +119,6 @@ pub struct Options {
     /// The directory of a cache on the local disk, and its size.
     pub(crate) disk_cache: Option<PathBuf>,
     pub(crate) disk_cache_size: Option<u64>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            read_only: false,
-            recovery: true,
-            data: None,
-            fsync: Fsync::Prefix,
-            journal: None,
-            journal_size: None,
-            zeroing: None,
-            checkpoint_threads: None,
-            buffer: None,
-            on_error: None,
-            commit_seconds: None,
-            dirty_bytes: None,
-            kept_bytes: None,
-            device: None,
-            cache_bytes: 128 << 20,
-            cached_inodes: None,
-            atime: None,
-            nodiratime: None,
-            grpid: None,
-            discard: None,
-            superblock: None,
-            journal_path: None,
-            nvm: None,
-            nvm_model: NvmModel::default(),
-            mounted_on: None,
-            take_over: false,
-            lease: None,
-            store_timeout: None,
-            store_cache: None,
-            durable: None,
-            redo: None,
-            redo_size: None,
-            lag: None,
-            lag_seconds: None,
-            give_up: Vec::new(),
-            disk_cache: None,
-            disk_cache_size: None,
-        }
-    }
 }
 
 /// How transactions become durable.
@@ -251,205 +251,209 @@ impl Options {
     }
 
     pub(crate) fn commit_seconds(&self) -> u64 {
-        self.commit_seconds.unwrap_or(DEFAULT_COMMIT)
+        self.journal.commit_seconds.unwrap_or(DEFAULT_COMMIT)
     }
 
     /// What holds as long as a volume is mounted, as [`Options::parse`] reads it. Whether it is read only, and access times, are the
     /// kernel's to change.
     pub(crate) fn fixed(&self) -> String {
-        let (data, on_error) = (self.data.unwrap_or_default().name(), self.on_error.unwrap_or_default().name());
-        let (commit, dirty, cache) = (self.commit_seconds(), self.dirty(), self.cache_bytes);
-        let (journal, fsync) = (self.journal.unwrap_or_default().name(), self.fsync.name());
+        let (data, on_error) =
+            (self.journal.data.unwrap_or_default().name(), self.image.on_error.unwrap_or_default().name());
+        let (commit, dirty, cache) = (self.commit_seconds(), self.dirty(), self.image.cache_bytes);
+        let (journal, fsync) = (self.journal.engine.unwrap_or_default().name(), self.journal.fsync.name());
         let mut text = format!(
             "data={data},journal={journal},fsync={fsync},errors={on_error},commit={commit},dirty={dirty},cache={cache}"
         );
-        if let Some(bytes) = self.journal_size {
+        if let Some(bytes) = self.journal.size {
             text += &format!(",journal_size={bytes}");
         }
-        if self.zeroing == Some(true) {
+        if self.journal.zeroing == Some(true) {
             text += ",zeroing";
         }
-        if let Some(threads) = self.checkpoint_threads {
+        if let Some(threads) = self.journal.checkpoint_threads {
             text += &format!(",checkpoint_threads={threads}");
         }
-        if let Some(device) = self.device {
+        if let Some(device) = self.journal.device {
             text += &format!(",device={device}");
         }
-        if let Some(bytes) = self.buffer {
+        if let Some(bytes) = self.pool.buffer {
             text += &format!(",buffer={bytes}");
         }
-        text += if self.grpid == Some(true) { ",grpid" } else { ",nogrpid" };
-        if !self.recovery {
+        text += if self.image.grpid == Some(true) { ",grpid" } else { ",nogrpid" };
+        if !self.image.recovery {
             text += ",norecovery";
         }
-        if let Some(offset) = self.superblock {
+        if let Some(offset) = self.image.superblock {
             text += &format!(",sb={}", offset >> 10);
         }
-        if let Some(path) = &self.journal_path {
+        if let Some(path) = &self.image.journal_path {
             text += &format!(",journal_path={}", path.display());
         }
-        if let Some(path) = &self.nvm {
+        if let Some(path) = &self.pool.path {
             text += &format!(",nvm={}", path.display());
         }
-        if !self.nvm_model.is_off() {
-            text += &format!(",nvm_model={}", self.nvm_model.to_string().replace(',', "+"));
+        if !self.pool.model.is_off() {
+            text += &format!(",nvm_model={}", self.pool.model.to_string().replace(',', "+"));
         }
-        self.fix_store(&mut text);
+        for (name, value) in self.bucket.words() {
+            text += &format!(",{name}={value}");
+        }
         text
     }
 
     /// Whether the volume is opened for reading only.
     pub fn read_only(&self) -> bool {
-        self.read_only
+        self.image.read_only
     }
 
     /// Opens for reading only.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
-        self.read_only = read_only;
+        self.image.read_only = read_only;
         self
     }
 
     /// Chooses the data mode.
     #[must_use]
     pub fn with_data(mut self, data: DataMode) -> Self {
-        self.data = Some(data);
+        self.journal.data = Some(data);
         self
     }
 
     /// What an fsync makes durable.
     pub fn fsync(&self) -> Fsync {
-        self.fsync
+        self.journal.fsync
     }
 
     /// Chooses what an fsync of one file makes durable.
     #[must_use]
     pub fn with_fsync(mut self, fsync: Fsync) -> Self {
-        self.fsync = fsync;
+        self.journal.fsync = fsync;
         self
     }
 
     /// Chooses the journal engine.
     #[must_use]
     pub fn with_journal(mut self, journal: JournalEngine) -> Self {
-        self.journal = Some(journal);
+        self.journal.engine = Some(journal);
         self
     }
 
     /// Gives the image a journal of `bytes`, rounded down to whole blocks, before it is opened, if its own is of another size and it is opened for writing.
     #[must_use]
     pub fn with_journal_size(mut self, bytes: u64) -> Self {
-        self.journal_size = Some(bytes);
+        self.journal.size = Some(bytes);
         self
     }
 
     /// Overwrites journal blocks with zeros when their transactions are home, as papers/3 does. Nothing depends on it.
     #[must_use]
     pub fn with_zeroing(mut self, zeroing: bool) -> Self {
-        self.zeroing = Some(zeroing);
+        self.journal.zeroing = Some(zeroing);
         self
     }
 
     /// Has so many threads write home at a checkpoint, at least one.
     #[must_use]
     pub fn with_checkpoint_threads(mut self, threads: usize) -> Self {
-        self.checkpoint_threads = Some(threads.max(1));
+        self.journal.checkpoint_threads = Some(threads.max(1));
         self
     }
 
     /// Has so many bytes of the NVM pool hold file data beside the log (`buffer=`), rounded up to pages; 0 for none. What a pool has is laid down when it first gets a volume.
     #[must_use]
     pub fn with_buffer(mut self, bytes: u64) -> Self {
-        self.buffer = Some(bytes);
+        self.pool.buffer = Some(bytes);
         self
     }
 
     /// The journal engine that was chosen; `None` for the image's own.
     pub fn journal(&self) -> Option<JournalEngine> {
-        self.journal
+        self.journal.engine
     }
 
     /// Chooses what happens when corruption is found.
     #[must_use]
     pub fn with_on_error(mut self, on_error: OnError) -> Self {
-        self.on_error = Some(on_error);
+        self.image.on_error = Some(on_error);
         self
     }
 
     /// The data mode that was chosen; `None` for the image's own.
     pub fn data(&self) -> Option<DataMode> {
-        self.data
+        self.journal.data
     }
 
     /// Bounds the memory for cached and uncommitted blocks, in bytes. The option `cache=` takes 4 MiB or more; less makes
     /// sense where caches are to be left and entered often.
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
-        self.cache_bytes = bytes;
+        self.image.cache_bytes = bytes;
         self
     }
 
     /// Keeps up to `count` inodes in memory that nobody uses, instead of what the cache has room for.
     #[must_use]
     pub fn with_cached_inodes(mut self, count: usize) -> Self {
-        self.cached_inodes = Some(count);
+        self.image.cached_inodes = Some(count);
         self
     }
 
     /// Commits by itself what is `seconds` old.
     #[must_use]
     pub fn with_commit_seconds(mut self, seconds: u64) -> Self {
-        self.commit_seconds = Some(seconds);
+        self.journal.commit_seconds = Some(seconds);
         self
     }
 
     /// Whether reading changes access times, as `relatime`.
     #[must_use]
     pub fn with_atime(mut self, atime: bool) -> Self {
-        self.atime = Some(if atime { Atime::Relative } else { Atime::Never });
+        self.image.atime = Some(if atime { Atime::Relative } else { Atime::Never });
         self
     }
 
     /// Whether access times of directories are kept, where those of files are.
     #[must_use]
     pub fn with_diratime(mut self, diratime: bool) -> Self {
-        self.nodiratime = Some(!diratime);
+        self.image.nodiratime = Some(!diratime);
         self
     }
 
     /// Tells the superblock that the volume is mounted on `dir` (`s_last_mounted`), if it is mounted for writing.
     #[must_use]
     pub fn with_mounted_on(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.mounted_on = Some(dir.into());
+        self.image.mounted_on = Some(dir.into());
         self
     }
 
     /// Names the device of a journal that is not in the image.
     #[must_use]
     pub fn with_journal_path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.journal_path = Some(path.into());
+        self.image.journal_path = Some(path.into());
         self
     }
 
     /// Names the NVM pool in front of the image, and with it engine `scalable` unless another was chosen.
     #[must_use]
     pub fn with_nvm(mut self, path: impl Into<PathBuf>) -> Self {
-        self.nvm = Some(path.into());
+        self.pool.path = Some(path.into());
         self
     }
 
     /// Makes the NVM that the image lies in, or has in front of it, as slow as a model: for measuring on memory what a device would take.
     #[must_use]
     pub fn with_nvm_model(mut self, model: NvmModel) -> Self {
-        self.nvm_model = model;
+        self.pool.model = model;
         self
     }
 
     /// What is left open here as the image has it: Ondol's choice in its journal's superblock, then the text of mount options in its superblock,
     /// then its default options there.
     pub(crate) fn over(mut self, image: &sb::Superblock, asks: Extension) -> Self {
-        self.journal = self.journal.or(JournalEngine::of_code(asks.engine));
-        self.data = self.data.or(DATA_CODES.iter().find(|(code, _)| *code == asks.data).map(|(_, mode)| *mode));
+        self.journal.engine = self.journal.engine.or(JournalEngine::of_code(asks.engine));
+        self.journal.data =
+            self.journal.data.or(DATA_CODES.iter().find(|(code, _)| *code == asks.data).map(|(_, mode)| *mode));
         let mut text = Self::default();
         for word in String::from_utf8_lossy(image.mount_opts()).split(',').map(str::trim).filter(|w| !w.is_empty()) {
             if let Err(e) = text.apply(word) {
@@ -457,29 +461,29 @@ impl Options {
             }
         }
         let defaults = image.default_mount_opts();
-        self.data = self.data.or(text.data).or(match defaults & sb::DEFM_JMODE {
+        self.journal.data = self.journal.data.or(text.journal.data).or(match defaults & sb::DEFM_JMODE {
             sb::DEFM_JMODE_DATA => Some(DataMode::Journal),
             sb::DEFM_JMODE_ORDERED => Some(DataMode::Ordered),
             sb::DEFM_JMODE_WBACK => Some(DataMode::Writeback),
             _ => None,
         });
-        self.on_error = self.on_error.or(text.on_error).or(match image.errors() {
+        self.image.on_error = self.image.on_error.or(text.image.on_error).or(match image.errors() {
             sb::ERRORS_CONTINUE => Some(OnError::Continue),
             // Nobody's machine is stopped from here; what comes next to that is to refuse changes.
             _ => Some(OnError::RemountReadOnly),
         });
-        self.discard = self.discard.or(text.discard).or(Some(defaults & sb::DEFM_DISCARD != 0));
-        self.grpid = self.grpid.or(text.grpid).or(Some(defaults & sb::DEFM_BSDGROUPS != 0));
-        self.commit_seconds = self.commit_seconds.or(text.commit_seconds);
-        self.atime = self.atime.or(text.atime);
-        self.nodiratime = self.nodiratime.or(text.nodiratime);
+        self.image.discard = self.image.discard.or(text.image.discard).or(Some(defaults & sb::DEFM_DISCARD != 0));
+        self.image.grpid = self.image.grpid.or(text.image.grpid).or(Some(defaults & sb::DEFM_BSDGROUPS != 0));
+        self.journal.commit_seconds = self.journal.commit_seconds.or(text.journal.commit_seconds);
+        self.image.atime = self.image.atime.or(text.image.atime);
+        self.image.nodiratime = self.image.nodiratime.or(text.image.nodiratime);
         self
     }
 
     /// Discards blocks once their freeing is durable.
     #[must_use]
     pub fn with_discard(mut self, discard: bool) -> Self {
-        self.discard = Some(discard);
+        self.image.discard = Some(discard);
         self
     }
 }

@@ -238,17 +238,17 @@ pub(crate) fn fill(
 /// Refuses options that make no sense in object storage, by name.
 pub(crate) fn require_fitting(target: &Path, options: &Options) -> Result<()> {
     check(target)?;
-    let engine = options.journal.filter(|engine| *engine != JournalEngine::Batch);
+    let engine = options.journal.engine.filter(|engine| *engine != JournalEngine::Batch);
     let engine = engine.map(|engine| format!("journal={}", engine.name()));
     let has = |is: bool, name: &'static str| is.then(|| name.to_owned());
     let wrong = engine
-        .or_else(|| has(!options.nvm_model.is_off(), "nvm_model="))
-        .or_else(|| has(options.buffer.is_some(), "buffer="))
-        .or_else(|| has(options.journal_path.is_some(), "journal_path="))
-        .or_else(|| has(options.journal_size.is_some(), "journal_size="))
-        .or_else(|| has(options.zeroing == Some(true), "zeroing"))
-        .or_else(|| has(options.checkpoint_threads.is_some(), "checkpoint_threads="))
-        .or_else(|| has(!options.recovery, "norecovery"));
+        .or_else(|| has(!options.pool.model.is_off(), "nvm_model="))
+        .or_else(|| has(options.pool.buffer.is_some(), "buffer="))
+        .or_else(|| has(options.image.journal_path.is_some(), "journal_path="))
+        .or_else(|| has(options.journal.size.is_some(), "journal_size="))
+        .or_else(|| has(options.journal.zeroing == Some(true), "zeroing"))
+        .or_else(|| has(options.journal.checkpoint_threads.is_some(), "checkpoint_threads="))
+        .or_else(|| has(!options.image.recovery, "norecovery"));
     let name = target.display();
     if let Some(word) = wrong {
         let what = format!("{name}: `{word}` makes no sense for a volume in object storage, whose engine keeps no log");
@@ -259,13 +259,14 @@ pub(crate) fn require_fitting(target: &Path, options: &Options) -> Result<()> {
 
 /// What is said of the log on this machine fits together.
 fn require_one_promise(options: &Options) -> std::result::Result<(), String> {
-    let logs = [(options.nvm.is_some(), "nvm="), (options.redo.is_some(), "redo=")];
+    let bucket = &options.bucket;
+    let logs = [(options.pool.path.is_some(), "nvm="), (bucket.redo.is_some(), "redo=")];
     let of_logs = [
-        (options.redo_size.is_some(), "redo_size="),
-        (options.lag.is_some(), "lag="),
-        (options.lag_seconds.is_some(), "lag_seconds="),
+        (bucket.redo_size.is_some(), "redo_size="),
+        (bucket.lag.is_some(), "lag="),
+        (bucket.lag_seconds.is_some(), "lag_seconds="),
     ];
-    match (options.durable.unwrap_or_default(), logs.iter().filter(|(is, _)| *is).count()) {
+    match (bucket.durable.unwrap_or_default(), logs.iter().filter(|(is, _)| *is).count()) {
         (Durable::Local, 1) => Ok(()),
         (Durable::Local, 0) => Err("`durable=local` needs a log on this machine: `redo=FILE` or `nvm=POOL`".into()),
         (Durable::Local, _) => Err("the log on this machine is in a file or in a pool, not in both".into()),
@@ -278,23 +279,9 @@ fn require_one_promise(options: &Options) -> std::result::Result<(), String> {
 
 /// Refuses options that only volumes in object storage have, by name.
 pub(crate) fn require_none(target: &Path, options: &Options) -> Result<()> {
-    let words = [
-        (options.take_over, "take_over"),
-        (options.lease.is_some(), "lease="),
-        (options.store_timeout.is_some(), "store_timeout="),
-        (options.store_cache.is_some(), "store_cache="),
-        (options.durable.is_some(), "durable="),
-        (options.redo.is_some(), "redo="),
-        (options.redo_size.is_some(), "redo_size="),
-        (options.lag.is_some(), "lag="),
-        (options.lag_seconds.is_some(), "lag_seconds="),
-        (!options.give_up.is_empty(), "give_up="),
-        (options.disk_cache.is_some(), "disk_cache="),
-        (options.disk_cache_size.is_some(), "disk_cache_size="),
-    ];
-    match words.iter().find(|(is, _)| *is) {
+    match options.bucket.any() {
         None => Ok(()),
-        Some((_, word)) => {
+        Some(word) => {
             let what = format!("{}: `{word}` is for volumes in object storage alone", target.display());
             Err(error(Errno::INVAL, what))
         }

@@ -64,62 +64,66 @@ impl Options {
     pub(super) fn apply(&mut self, word: &str) -> Result<(), OptionError> {
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
         match (name, value) {
-            ("ro", None) => self.read_only = true,
-            ("rw", None) => self.read_only = false,
-            ("norecovery" | "noload", None) => self.recovery = false,
-            ("noatime", None) => self.atime = Some(Atime::Never),
-            ("relatime" | "atime", None) => self.atime = Some(Atime::Relative),
-            ("strictatime", None) => self.atime = Some(Atime::Always),
-            ("nodiratime", None) => self.nodiratime = Some(true),
-            ("diratime", None) => self.nodiratime = Some(false),
-            ("discard", None) => self.discard = Some(true),
-            ("nodiscard", None) => self.discard = Some(false),
-            ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
-            ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
-            ("nvm", Some(v)) => self.nvm = Some(v.into()),
+            ("ro", None) => self.image.read_only = true,
+            ("rw", None) => self.image.read_only = false,
+            ("norecovery" | "noload", None) => self.image.recovery = false,
+            ("noatime", None) => self.image.atime = Some(Atime::Never),
+            ("relatime" | "atime", None) => self.image.atime = Some(Atime::Relative),
+            ("strictatime", None) => self.image.atime = Some(Atime::Always),
+            ("nodiratime", None) => self.image.nodiratime = Some(true),
+            ("diratime", None) => self.image.nodiratime = Some(false),
+            ("discard", None) => self.image.discard = Some(true),
+            ("nodiscard", None) => self.image.discard = Some(false),
+            ("grpid" | "bsdgroups", None) => self.image.grpid = Some(true),
+            ("nogrpid" | "sysvgroups", None) => self.image.grpid = Some(false),
+            ("nvm", Some(v)) => self.pool.path = Some(v.into()),
             ("nvm_model", Some(v)) => {
-                self.nvm_model =
+                self.pool.model =
                     v.parse().map_err(|_| bad("nvm_model", v, "read=300ns+write=100ns+bandwidth=2G, or off"))?
             }
-            ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
-            ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
+            ("journal_path", Some(v)) => self.image.journal_path = Some(v.into()),
+            ("sb", Some(v)) => self.image.superblock = Some(copy_offset(v)?),
             ("data", Some(v)) => {
-                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered or journal"))?)
+                self.journal.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered or journal"))?)
             }
-            ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
+            ("errors", Some(v)) => self.image.on_error = Some(on_error(v)?),
             ("journal", Some(v)) => {
-                self.journal = Some(
+                self.journal.engine = Some(
                     v.parse().map_err(|_| bad("journal", v, "classic, compressed, swap, scalable, remap or batch"))?,
                 )
             }
-            ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
-            ("zeroing", None) => self.zeroing = Some(true),
-            ("nozeroing", None) => self.zeroing = Some(false),
-            ("fsync", Some("prefix")) => self.fsync = Fsync::Prefix,
-            ("fsync", Some("file")) => self.fsync = Fsync::File,
+            ("journal_size", Some(v)) => self.journal.size = Some(size("journal_size", v)?),
+            ("zeroing", None) => self.journal.zeroing = Some(true),
+            ("nozeroing", None) => self.journal.zeroing = Some(false),
+            ("fsync", Some("prefix")) => self.journal.fsync = Fsync::Prefix,
+            ("fsync", Some("file")) => self.journal.fsync = Fsync::File,
             ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix or file")),
-            ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
-            ("dirty", Some(v)) => self.dirty_bytes = Some(size("dirty", v)?.max(64 << 10)),
-            ("device", Some(v)) => self.device = Some(v.parse().map_err(|_| bad("device", v, "memory, ssd or disk"))?),
-            ("buffer", Some(v)) => self.buffer = Some(size("buffer", v)?),
-            ("checkpoint_threads", Some(v)) => self.checkpoint_threads = Some(threads(v)?),
-            ("take_over", None) => self.take_over = true,
-            ("lease", Some(v)) => self.lease = Some(lease(v)?),
-            ("store_timeout", Some(v)) => {
-                self.store_timeout = Some(v.parse().map_err(|_| bad("store_timeout", v, "a number of seconds"))?)
+            ("commit", Some(v)) => self.journal.commit_seconds = Some(seconds(v)?),
+            ("dirty", Some(v)) => self.journal.dirty_bytes = Some(size("dirty", v)?.max(64 << 10)),
+            ("device", Some(v)) => {
+                self.journal.device = Some(v.parse().map_err(|_| bad("device", v, "memory, ssd or disk"))?)
             }
-            ("store_cache", Some(v)) => self.store_cache = Some(size("store_cache", v)?),
-            ("durable", Some("remote")) => self.durable = Some(Durable::Remote),
-            ("durable", Some("local")) => self.durable = Some(Durable::Local),
+            ("buffer", Some(v)) => self.pool.buffer = Some(size("buffer", v)?),
+            ("checkpoint_threads", Some(v)) => self.journal.checkpoint_threads = Some(threads(v)?),
+            ("take_over", None) => self.bucket.take_over = true,
+            ("lease", Some(v)) => self.bucket.lease = Some(lease(v)?),
+            ("store_timeout", Some(v)) => {
+                self.bucket.timeout = Some(v.parse().map_err(|_| bad("store_timeout", v, "a number of seconds"))?)
+            }
+            ("store_cache", Some(v)) => self.bucket.cache = Some(size("store_cache", v)?),
+            ("durable", Some("remote")) => self.bucket.durable = Some(Durable::Remote),
+            ("durable", Some("local")) => self.bucket.durable = Some(Durable::Local),
             ("durable", Some(v)) => return Err(bad("durable", v, "remote or local")),
-            ("redo", Some(v)) => self.redo = Some(v.into()),
-            ("redo_size", Some(v)) => self.redo_size = Some(size("redo_size", v)?),
-            ("lag", Some(v)) => self.lag = Some(size("lag", v)?),
-            ("lag_seconds", Some(v)) => self.lag_seconds = Some(lag_seconds(v)?),
-            ("give_up", Some(v)) => self.give_up.push(uuid(v).ok_or_else(|| bad("give_up", v, "the UUID of a log"))?),
-            ("disk_cache", Some(v)) => self.disk_cache = Some(v.into()),
-            ("disk_cache_size", Some(v)) => self.disk_cache_size = Some(size("disk_cache_size", v)?),
-            ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
+            ("redo", Some(v)) => self.bucket.redo = Some(v.into()),
+            ("redo_size", Some(v)) => self.bucket.redo_size = Some(size("redo_size", v)?),
+            ("lag", Some(v)) => self.bucket.lag = Some(size("lag", v)?),
+            ("lag_seconds", Some(v)) => self.bucket.lag_seconds = Some(lag_seconds(v)?),
+            ("give_up", Some(v)) => {
+                self.bucket.give_up.push(uuid(v).ok_or_else(|| bad("give_up", v, "the UUID of a log"))?)
+            }
+            ("disk_cache", Some(v)) => self.bucket.disk_cache = Some(v.into()),
+            ("disk_cache_size", Some(v)) => self.bucket.disk_cache_size = Some(size("disk_cache_size", v)?),
+            ("cache", Some(v)) => self.image.cache_bytes = size("cache", v)?.max(MIN_CACHE),
             _ => return Err(OptionError::Unknown(word.into())),
         }
         Ok(())

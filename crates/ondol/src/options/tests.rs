@@ -6,10 +6,13 @@ use super::*;
 fn later_options_win_and_ext4_words_keep_their_meaning() {
     let o = Options::parse("data=journal,ro,rw,commit=0,dirty=1M,errors=continue,noload,noatime").unwrap();
     assert_eq!(
-        (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
+        (o.journal.data, o.image.read_only, o.journal.commit_seconds, o.journal.dirty_bytes),
         (Some(DataMode::Journal), false, Some(5), Some(1 << 20))
     );
-    assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(Atime::Never)));
+    assert_eq!(
+        (o.image.on_error, o.image.recovery, o.image.atime),
+        (Some(OnError::Continue), false, Some(Atime::Never))
+    );
 }
 
 #[test]
