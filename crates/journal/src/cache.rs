@@ -10,7 +10,7 @@ use crate::clock::{Clock, Look};
 use crate::handle::Base;
 use crate::scalable::Logged;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
-use ondol_block::Pinned;
+use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
@@ -59,6 +59,22 @@ pub(crate) trait Home: Send + Sync {
     /// Lends the page that has a block which lies neither in memory nor where the store has it. `None`: there is none; `Some(None)`: it cannot be lent now.
     fn pin_elsewhere(&self, _block: u64, _bounded: bool) -> Result<Option<Option<Pinned>>> {
         Ok(None)
+    }
+}
+
+/// Home alone, where nothing that is committed lies anywhere else unless it is live.
+pub(crate) struct AtHome {
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) block_size: usize,
+}
+
+impl Home for AtHome {
+    fn committed(&self, _block: u64) -> Option<Block> {
+        None
+    }
+
+    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        Ok(self.store.read(block * self.block_size as u64, bytes)?)
     }
 }
 

@@ -1,7 +1,6 @@
 //! An engine for volumes that are not written: it reads, and refuses everything else.
 
-use crate::Block;
-use crate::cache::{Cache, Home};
+use crate::cache::{AtHome, Cache};
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
@@ -9,31 +8,16 @@ use ondol_block::BlockStore;
 use ondol_env::Step;
 use ondol_env::sync::Arc;
 
-struct Source {
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-}
-
-impl Home for Source {
-    fn committed(&self, _block: u64) -> Option<Block> {
-        None
-    }
-
-    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.store.read(block * self.block_size as u64, bytes)?)
-    }
-}
-
 /// See the module documentation.
 pub struct ReadOnlyEngine {
-    source: Arc<Source>,
+    source: Arc<AtHome>,
     cache: Cache,
 }
 
 impl ReadOnlyEngine {
     /// Over the image as it lies on `store`, with a cache of `cache_bytes`.
     pub fn new(store: Arc<dyn BlockStore>, block_size: u32, client: Arc<dyn Client>, cache_bytes: usize) -> Self {
-        let source = Arc::new(Source { store, block_size: block_size as usize });
+        let source = Arc::new(AtHome { store, block_size: block_size as usize });
         let cache = Cache::new(block_size as usize, cache_bytes, source.clone(), client);
         Self { source, cache }
     }

@@ -26,12 +26,12 @@ pub fn is_possible(store: &dyn BlockStore, block_size: u32) -> bool {
 /// # Errors
 /// The store lends no pages of the size of a block, or the log is over none.
 pub fn open(ground: Ground, config: Config) -> Result<ScalableEngine> {
-    let is_over = ground.log.pages().is_some_and(ondol_nvm_log::PageArea::is_of_table);
-    if !is_over || !is_possible(&*ground.store, ground.block_size as u32) {
+    let area = ground.log.pages().filter(|area| area.is_of_table()).cloned();
+    let Some(area) = area.filter(|_| is_possible(&*ground.store, ground.block_size as u32)) else {
         let what = "engine remap needs an image in an NVM pool, and its log in the same pool";
         return Err(JournalError::Unsupported(what.into()));
-    }
-    Ok(ScalableEngine::over_table(ground, config))
+    };
+    Ok(ScalableEngine::over_table(ground, config, area))
 }
 
 /// The pages that the commits in `contents` name. Until they are home, nobody may take these pages: whoever attaches the store that lends them claims them first

@@ -26,11 +26,11 @@ mod steps;
 use crate::block_engine::Config;
 use crate::block_engine::running::Running;
 use crate::block_engine::turn::Turns;
-use crate::cache::{Cache, Home};
+use crate::cache::{AtHome, Cache};
 use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::piece::{Piece, Sources};
-use crate::{Block, JournalError, Result, WriteSet};
+use crate::{JournalError, Result, WriteSet};
 use commit::Submitted;
 use ondol_block::BlockStore;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -116,7 +116,8 @@ impl BatchEngine {
             unsettled: AtomicU64::new(0),
             handles: AtomicU64::new(0),
         });
-        let home: Arc<dyn Home> = core.clone();
+        // From its submission on, a home that takes batches shows what is in one.
+        let home = Arc::new(AtHome { store: core.store.clone(), block_size });
         let cache = Arc::new(Cache::new(block_size, config.cache_bytes, home, client));
         Self { core, cache }
     }
@@ -141,17 +142,6 @@ impl Core {
         stats.uncommitted_bytes = self.not_durable();
         stats.uncommitted_ns = self.running.oldest().map_or(0, |started| self.since(started));
         stats.unflushed_bytes = self.in_place.not_durable();
-    }
-}
-
-impl Home for Core {
-    /// From its submission on, a home that takes batches shows what is in one.
-    fn committed(&self, _block: u64) -> Option<Block> {
-        None
-    }
-
-    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.store.read(self.byte_offset(block), bytes)?)
     }
 }
 

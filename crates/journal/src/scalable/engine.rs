@@ -1,14 +1,15 @@
 //! The engine as the volume knows it.
 
+use super::data_pages::{DataPages, NoPages};
 use super::freed::Freed;
 use super::home_pages::HomePages;
 use super::pages::Pages;
 use super::steps;
 use super::turn::Turns;
 use super::waiting_since::WaitingSince;
-use super::{AtHome, Core, Dirty, Failing, record};
+use super::{Core, Dirty, Failing, record};
 use crate::block_engine::{Config, IN_PLACE};
-use crate::cache::Cache;
+use crate::cache::{AtHome, Cache, Home};
 use crate::common::Common;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::device::{Bound, Passing};
@@ -19,7 +20,7 @@ use ondol_env::apart::Striped;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Step};
-use ondol_nvm_log::Log;
+use ondol_nvm_log::{Log, PageArea};
 
 /// A journal engine whose log is in NVM.
 pub struct ScalableEngine {
@@ -45,26 +46,30 @@ pub struct Ground {
 impl ScalableEngine {
     /// An engine over an empty log, with the pages beside it for file data.
     pub fn new(ground: Ground, config: Config) -> Self {
-        Self::with(ground, config, false)
-    }
-
-    /// An engine over an empty log whose records name free pages of the home.
-    pub(crate) fn over_table(ground: Ground, config: Config) -> Self {
-        Self::with(ground, config, true)
-    }
-
-    fn with(ground: Ground, config: Config, over_table: bool) -> Self {
-        let Ground { store, block_size, blocks, log, client, env } = ground;
-        let common = Common::new(store.clone(), block_size, client.clone(), env, config);
-        let config = common.config;
-        let area = log.pages().cloned();
-        let (home_pages, pages) = match over_table {
-            true => (area.map(|area| Arc::new(HomePages::new(store.clone(), area))), None),
-            false => (None, area.map(|area| Pages::new(&area, block_size, config.dirty_bytes))),
+        let Ground { store, block_size, .. } = &ground;
+        let home = AtHome { store: store.clone(), block_size: *block_size };
+        let pages: Arc<dyn DataPages> = match ground.log.pages() {
+            Some(area) => Arc::new(Pages::new(area, *block_size, config.dirty_bytes)),
+            None => Arc::new(NoPages),
         };
-        let dirty = Arc::new(Dirty::default());
-        let in_pages = home_pages.clone().map(|home| (home, dirty.clone()));
-        let home = Arc::new(AtHome { store: store.clone(), block_size, pages: in_pages });
+        Self::with(ground, config, (pages, Arc::new(home), Arc::default()))
+    }
+
+    /// An engine over an empty log whose records name free pages of the home, which are those of `area`.
+    pub(crate) fn over_table(ground: Ground, config: Config, area: PageArea) -> Self {
+        let dirty: Arc<Dirty> = Arc::default();
+        let pages = Arc::new(HomePages::new(ground.store.clone(), area, dirty.clone()));
+        Self::with(ground, config, (pages.clone(), pages, dirty))
+    }
+
+    fn with(
+        ground: Ground,
+        config: Config,
+        (pages, home, dirty): (Arc<dyn DataPages>, Arc<dyn Home>, Arc<Dirty>),
+    ) -> Self {
+        let Ground { store, block_size, blocks, log, client, env } = ground;
+        let common = Common::new(store, block_size, client.clone(), env, config);
+        let config = common.config;
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client)),
@@ -78,7 +83,6 @@ impl ScalableEngine {
             turns: Turns::default(),
             tried: AtomicU64::new(0),
             pages,
-            home_pages,
             failing: Failing::default(),
             passing: Passing::new(config.device),
             handles: Striped::default(),
@@ -95,7 +99,7 @@ impl ScalableEngine {
 
 impl Engine for ScalableEngine {
     fn name(&self) -> &'static str {
-        if self.core.home_pages.is_some() { "remap" } else { "scalable" }
+        self.core.pages.engine()
     }
 
     fn cache(&self) -> &Cache {
@@ -144,7 +148,7 @@ impl Engine for ScalableEngine {
     }
 
     fn passes_new_data(&self, bytes: usize) -> bool {
-        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.passes(bytes)
+        self.core.pages.let_pass() && !self.core.home_rests() && self.core.passing.passes(bytes)
     }
 
     fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
@@ -205,8 +209,8 @@ impl Engine for ScalableEngine {
 
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         let core = &self.core;
-        if let Some(pages) = core.pages.as_ref().filter(|_| core.log.durable() <= tid.0) {
-            pages.somebody_syncs(true);
+        if core.log.durable() <= tid.0 {
+            core.pages.somebody_syncs();
         }
         core.wait_for(tid, written)
     }
@@ -239,8 +243,7 @@ impl Engine for ScalableEngine {
 
     fn stats(&self) -> EngineStats {
         let log = self.core.log.stats();
-        let of_home = || self.core.home_pages.as_ref().map_or((0, 0), |home| home.used());
-        let (pages, all_pages) = self.core.pages.as_ref().map_or_else(of_home, Pages::used);
+        let (pages, all_pages) = self.core.pages.used();
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
         EngineStats {
