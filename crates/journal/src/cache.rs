@@ -4,12 +4,12 @@
 //! the running or the committing transaction) is never evicted.
 
 use crate::Block;
-use crate::block_engine::IN_PLACE;
 use crate::change::Change;
 use crate::clock::{Clock, Look};
 use crate::handle::Base;
+use crate::in_place::IN_PLACE;
 use crate::scalable::Logged;
-use crate::{Client, Kind, Patches, Ranges, Result, Tid};
+use crate::{Client, Ground, Kind, Patches, Ranges, Result, Tid};
 use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -64,8 +64,14 @@ pub(crate) trait Home: Send + Sync {
 
 /// Home alone, where nothing that is committed lies anywhere else unless it is live.
 pub(crate) struct AtHome {
-    pub(crate) store: Arc<dyn BlockStore>,
-    pub(crate) block_size: usize,
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+}
+
+impl AtHome {
+    pub(crate) fn of(ground: &Ground) -> Self {
+        Self { store: ground.store.clone(), block_size: ground.block_size }
+    }
 }
 
 impl Home for AtHome {

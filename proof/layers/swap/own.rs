@@ -150,7 +150,8 @@ fn a_store_that_cannot_exchange_blocks_is_refused_by_name() {
     let b = bench(&MANY);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(b.store.bytes()));
     let env = Arc::new(Fixed::new(Timestamp { sec: 1, nsec: 0 }, 1));
-    let refused = swap::open(store.clone(), map(), b.client.clone(), env, config());
+    let ground = Ground { store: store.clone(), block_size: BLOCK, client: b.client.clone(), env, config: config() };
+    let refused = ondol_journal::open(ground, Journal::Swap(map()));
     let why = refused.err().expect("a refusal").to_string();
     assert!(why.contains("does not exchange blocks of 4096 bytes"), "{why}");
 }

@@ -127,10 +127,7 @@ impl<'a> Log<'a> {
     fn find(&self, at: u64, sequence: u64) -> Result<Option<Place>> {
         let mut head = [0; HEADER];
         self.ring.read(self.store, at, 0, &mut head)?;
-        let expected = |header: &Header| {
-            let is_next = header.sequence == sequence;
-            is_next
-        };
+        let expected = |header: &Header| header.sequence == sequence;
         let header = self.header(&head).filter(expected);
         let Some(unit) = header.map(|header| Place { at, header }) else { return Ok(None) };
         let whole = self.is_whole(&unit)?;

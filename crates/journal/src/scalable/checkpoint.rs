@@ -72,7 +72,7 @@ impl Core {
 
     /// The same, of so many lines.
     fn checkpoint_of(&self, slice: u64) -> Result<bool> {
-        let Some(turn) = self.turns.take() else { return Ok(true) };
+        let Some(turn) = self.turns.take_or_share() else { return Ok(true) };
         self.check_alive()?;
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };

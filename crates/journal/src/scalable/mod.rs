@@ -27,20 +27,20 @@ mod pages;
 mod record;
 mod recover;
 mod steps;
-mod turn;
 mod waiting_since;
 
-pub use engine::{Ground, ScalableEngine};
+pub(crate) use engine::ScalableEngine;
 pub(crate) use logged::Logged;
 use pages::Waiting;
 pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
-use crate::cache::{Buf, Cache, Closed};
+use crate::cache::{Buf, Closed};
 use crate::common::Common;
 use crate::contract::{Extent, Kind, Tid};
-use crate::device::{Bound, Passing};
+use crate::device::Passing;
 use crate::handle::{Base, Staged};
+use crate::turn::Turns;
 use crate::{JournalError, Result, WriteSet};
 use data_pages::DataPages;
 use dirty::Dirty;
@@ -54,7 +54,6 @@ use ondol_nvm_log::{Log, LogError, Promise};
 use record::Draft;
 use std::ops::Deref;
 use std::sync::Weak;
-use turn::Turns;
 use waiting_since::WaitingSince;
 
 /// Numbers that operations share are read and logged under a lock of their block; blocks share them.
@@ -73,8 +72,6 @@ pub(crate) struct Core {
     /// Blocks of the volume.
     blocks: u64,
     log: Log,
-    cache: Arc<Cache>,
-    bound: Bound,
     dirty: Arc<Dirty>,
     freed: Freed,
     counters: [Mutex<()>; COUNTERS],
@@ -132,19 +129,6 @@ impl Core {
             }
         };
         self.in_place.flush(&*self.store, failed, || self.check_alive())
-    }
-
-    fn write_in_place(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
-        self.cache.follow(block, offset, bytes, written.is_ok());
-        Ok(written?)
-    }
-
-    /// So many bytes wait for a flush.
-    fn is_dirty(&self, bytes: u64) {
-        if bytes >= self.bound.dirty {
-            self.bells.flusher.ring();
-        }
     }
 
     /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or nobody has seen it yet.
