@@ -23,7 +23,7 @@ use ondol_format::Incompat;
 use ondol_format::jbd2::{Extension, MIN_BLOCKS};
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, JournalInfo, Recovered};
-use ondol_journal::{Config, Engine, Ground, Journal, JournalError, ReadOnlyEngine, compressed};
+use ondol_journal::{Config, Engine, Ground, Journal, JournalError, LogMap, ReadOnlyEngine, compressed};
 use ondol_nvm_log::OnDamage;
 use ondol_volume::{
     DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
@@ -149,25 +149,10 @@ fn open_whole(
     }
     let data = options.data.unwrap_or_default();
     let journal = options.journal.unwrap_or_default();
-    let ground = Ground {
-        store: store.clone(),
-        block_size: map.block_size(),
-        client: shared.clone(),
-        env: env.clone(),
-        config: engine_config(options, &*store, data),
-    };
-    let mut attached = None;
-    let log = match journal {
-        JournalEngine::Classic => Journal::Classic(map),
-        JournalEngine::Compressed => Journal::Compressed(map),
-        JournalEngine::Swap => Journal::Swap(map),
-        JournalEngine::Batch => Journal::Batch,
-        JournalEngine::Scalable | JournalEngine::Remap => {
-            let (log, hold) = nvm::attach(&media, &image, map, env.clone(), options.buffer)?;
-            attached = Some(hold);
-            log
-        }
-    };
+    let (block_size, client) = (map.block_size(), shared.clone());
+    let config = engine_config(options, &*store, data);
+    let ground = Ground { store: store.clone(), block_size, client, env: env.clone(), config };
+    let (log, attached) = log_of(&media, &image, map, &env, options)?;
     let engine: Arc<dyn Engine> = Arc::from(ondol_journal::open(ground, log)?);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env.clone(), volume_options(options, data, false)));
     let orphans = Processed::default();
@@ -191,6 +176,26 @@ fn open_whole(
     let replayed = counted(composed.recovered.transactions, "transaction");
     tracing::info!("{name}: opened, journal {engine}, data {}, {replayed} replayed", data.name());
     Ok(composed)
+}
+
+/// The log of the engine that `options` name, and the pool that has it, if one has: that is attached now.
+fn log_of(
+    media: &Media,
+    image: &Image,
+    map: LogMap,
+    env: &Arc<dyn Env>,
+    options: &Options,
+) -> Result<(Journal, Option<nvm::Hold>)> {
+    Ok(match options.journal.unwrap_or_default() {
+        JournalEngine::Classic => (Journal::Classic(map), None),
+        JournalEngine::Compressed => (Journal::Compressed(map), None),
+        JournalEngine::Swap => (Journal::Swap(map), None),
+        JournalEngine::Batch => (Journal::Batch, None),
+        JournalEngine::Scalable | JournalEngine::Remap => {
+            let (log, hold) = nvm::attach(media, image, map, env.clone(), options.buffer)?;
+            (log, Some(hold))
+        }
+    })
 }
 
 /// A volume for reading, over the image as it lies on `store`.

@@ -19,7 +19,7 @@ use ondol_journal::{Journal, JournalError, Kind, LogMap, Ranges, batch, remap, s
 use ondol_medium::{AREAS_START, Access, AreaKind, NvmModel, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
-use ondol_volume::{DataMode, Image, Shared};
+use ondol_volume::{DataMode, Image};
 use serde::Serialize;
 use std::path::Path;
 
