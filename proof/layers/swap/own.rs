@@ -8,7 +8,7 @@ use ondol_env::{Env, Fixed, Timestamp};
 use ondol_faults::Defect;
 use ondol_format::Time;
 use ondol_format::jbd2::{Commit, JournalSuperblock, OldChecksum};
-use ondol_journal::{Config, EngineStats, Extent, JournalError, jbd2, swap};
+use ondol_journal::{Config, EngineStats, Extent, Ground, Journal, JournalError, jbd2};
 
 fn stats_of(b: &Bench, work: impl FnOnce()) -> (u64, u64) {
     let of = |s: EngineStats| (s.swapped_blocks, s.checkpoint_blocks);

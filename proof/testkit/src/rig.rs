@@ -15,10 +15,10 @@ use ondol::{DataMode, JournalEngine, Media, Options};
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
-use ondol_journal::{Config, Engine, Ground, Journal, LogMap, batch, compressed, jbd2, remap, scalable, swap};
+use ondol_journal::{Config, Engine, Ground, Journal, LogMap, compressed, jbd2, scalable};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage};
-use ondol_volume::{Image, Shared, Volume, VolumeOptions};
+use ondol_volume::{Image, Volume, VolumeOptions};
 use std::cell::{Cell, RefCell};
 
 /// An engine, a data mode, and the size of the cache.

@@ -5,9 +5,7 @@ use ondol_block::{BlockStore, DeviceClass, RamStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
-use ondol_journal::{
-    Client, Config, Corrupt, Engine, Extent, Handle, Images, Journal, Kind, LogMap, Patches, Ranges, scalable,
-};
+use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Journal, Kind, LogMap, Patches, Ranges};
 use ondol_medium::{Domain, Nvm, Pool};
 use ondol_nvm_log::{Contents, Log, Options as LogOptions};
 use ondol_page_table::PageTable;
