@@ -10,8 +10,7 @@ use ondol_format::jbd2::{
 };
 use ondol_journal::jbd2::{self, Volume};
 use ondol_journal::{
-    Client, Config, Corrupt, Engine, Extent, Ground, Handle, Images, Journal, Kind, LogMap, Patches, Ranges,
-    compressed, open,
+    Client, Config, Corrupt, Extent, Ground, Handle, Images, Journal, Kind, LogMap, Patches, Ranges, compressed, open,
 };
 use ondol_stores::{FaultPlan, Faulty};
 use std::os::unix::fs::FileExt;
