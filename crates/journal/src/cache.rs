@@ -4,13 +4,13 @@
 //! the running or the committing transaction) is never evicted.
 
 use crate::Block;
-use crate::block_engine::IN_PLACE;
 use crate::change::Change;
 use crate::clock::{Clock, Look};
 use crate::handle::Base;
+use crate::in_place::IN_PLACE;
 use crate::scalable::Logged;
-use crate::{Client, Kind, Patches, Ranges, Result, Tid};
-use ondol_block::Pinned;
+use crate::{Client, Ground, Kind, Patches, Ranges, Result, Tid};
+use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
@@ -59,6 +59,28 @@ pub(crate) trait Home: Send + Sync {
     /// Lends the page that has a block which lies neither in memory nor where the store has it. `None`: there is none; `Some(None)`: it cannot be lent now.
     fn pin_elsewhere(&self, _block: u64, _bounded: bool) -> Result<Option<Option<Pinned>>> {
         Ok(None)
+    }
+}
+
+/// Home alone, where nothing that is committed lies anywhere else unless it is live.
+pub(crate) struct AtHome {
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+}
+
+impl AtHome {
+    pub(crate) fn of(ground: &Ground) -> Self {
+        Self { store: ground.store.clone(), block_size: ground.block_size }
+    }
+}
+
+impl Home for AtHome {
+    fn committed(&self, _block: u64) -> Option<Block> {
+        None
+    }
+
+    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        Ok(self.store.read(block * self.block_size as u64, bytes)?)
     }
 }
 

@@ -1,25 +1,22 @@
 //! What the cores of all engines have in common: what they stand on, that they stop for good, and their background work.
 
-use crate::block_engine::Config;
-use crate::cache::Cache;
-use crate::contract::{Client, EngineStats, Extent};
+use crate::cache::{Cache, Home};
+use crate::contract::{EngineStats, Extent};
+use crate::device::Bound;
 use crate::in_place::InPlace;
-use crate::{JournalError, Result};
-use ondol_block::BlockStore;
+use crate::{Config, Ground, JournalError, Result};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
-use ondol_env::{Bell, Env, Progress, Step};
+use ondol_env::{Bell, Progress, Step};
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The part of an engine's core that all have.
-pub(crate) struct Common {
-    pub(crate) store: Arc<dyn BlockStore>,
-    pub(crate) block_size: usize,
-    pub(crate) client: Arc<dyn Client>,
-    pub(crate) env: Arc<dyn Env>,
-    pub(crate) config: Config,
+pub struct Common {
+    ground: Ground,
+    pub(crate) cache: Cache,
+    pub(crate) bound: Bound,
     /// Looked at by every operation: a lock would be a line of memory that all of them write.
     pub(crate) aborted: OnceLock<String>,
     pub(crate) in_place: InPlace,
@@ -30,21 +27,16 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(
-        store: Arc<dyn BlockStore>,
-        block_size: usize,
-        client: Arc<dyn Client>,
-        env: Arc<dyn Env>,
-        config: Config,
-    ) -> Self {
+    /// `home` is where its cache finds what it does not hold.
+    pub(crate) fn new(ground: Ground, home: Arc<dyn Home>, bound: Bound) -> Self {
+        let Ground { block_size, config, client, .. } = &ground;
         // A cache has so many blocks at least.
-        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..*config };
+        let cache = Cache::new(*block_size, config.cache_bytes, home, client.clone());
         Self {
-            store,
-            block_size,
-            client,
-            env,
-            config,
+            ground: Ground { config, ..ground },
+            cache,
+            bound,
             aborted: OnceLock::new(),
             in_place: InPlace::default(),
             bells: Bells::default(),
@@ -73,6 +65,31 @@ impl Common {
 
     pub(crate) fn byte_offset(&self, block: u64) -> u64 {
         block * self.block_size as u64
+    }
+
+    /// What was written in place before the call is durable when this returns. Where that fails the engine stops.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())
+    }
+
+    /// As [`crate::Engine::write_data`].
+    pub(crate) fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.check_alive()?;
+        self.is_dirty(self.in_place.write(bytes.len(), || self.write_in_place(block, offset, bytes))?);
+        Ok(())
+    }
+
+    pub(crate) fn write_in_place(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
+        self.cache.follow(block, offset, bytes, written.is_ok());
+        Ok(written?)
+    }
+
+    /// So many bytes wait for a flush.
+    pub(crate) fn is_dirty(&self, bytes: u64) {
+        if bytes >= self.bound.dirty {
+            self.bells.flusher.ring();
+        }
     }
 
     pub(crate) fn discard(&self, extent: Extent) -> Result<bool> {
@@ -105,6 +122,14 @@ impl Common {
     /// Stops the engine when it is dropped by a panic: what a commit had is lost, and a later one must not be called durable.
     pub(crate) fn watch(&self) -> Watch<'_> {
         Watch(self)
+    }
+}
+
+impl Deref for Common {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
     }
 }
 

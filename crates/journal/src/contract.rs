@@ -1,5 +1,7 @@
 //! The contract between the volume and a journal engine.
 
+use crate::common::Common;
+use crate::piece::Sources;
 use crate::{Block, Cache, Corrupt, JournalError, Piece, Ranges, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;
@@ -218,8 +220,14 @@ pub trait Engine: Send + Sync {
     /// The engine's name as in `journal=`.
     fn name(&self) -> &'static str;
 
+    /// What all engines have in common.
+    #[doc(hidden)]
+    fn common(&self) -> &Common;
+
     /// The live blocks.
-    fn cache(&self) -> &Cache;
+    fn cache(&self) -> &Cache {
+        &self.common().cache
+    }
 
     /// The published content of `block`, read and checked as `kind` if it is not in memory.
     ///
@@ -260,7 +268,9 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// The store's failure.
-    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()>;
+    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.common().write_data(block, offset, bytes)
+    }
 
     /// Whether the contents of newly allocated blocks belong into handles ([`crate::Handle::new_data`]) in every data mode, because this
     /// engine decides itself where it writes them. Whether other data may be written by [`Engine::write_data`] then depends on its
@@ -308,25 +318,44 @@ pub trait Engine: Send + Sync {
     /// first of it. A block whose data has been staged must not be written by [`Engine::write_data`] before it is freed.
     fn journal_data(&self);
 
+    /// Whether blocks of file data may be newer in memory, or in a page that a record names, than at home.
+    fn caches_data(&self) -> bool {
+        true
+    }
+
     /// Reads `buf.len()` bytes of data starting `offset` bytes into `block`; may span many consecutive blocks.
     ///
     /// # Errors
     /// The store's failure.
-    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()>;
+    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
+        let (common, base) = (self.common(), self.common().byte_offset(block));
+        match self.caches_data() {
+            true => crate::data::read(&common.cache, &*common.store, base, block, offset, buf),
+            false => Ok(common.store.read(base + offset as u64, buf)?),
+        }
+    }
 
     /// Lends `len` bytes of data starting `offset` bytes into `block`, which may span many consecutive blocks, as pieces behind those that are there: the newest contents where they lie, and copies of what cannot be
     /// lent. `bounded`: as [`ondol_block::BlockStore::pin`].
     ///
     /// # Errors
     /// The store's failure.
-    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()>;
+    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
+        let common = self.common();
+        let cache = self.caches_data().then_some(&common.cache);
+        let (store, block_size) = (&*common.store, common.block_size);
+        Sources { cache, store, block_size, bounded }.view(block, offset, len, pieces)
+    }
 
     /// Lets the store have the room of `extent`, whose blocks are free in all that is durable, or in what has to come before; nobody may allocate them before
     /// this returns. False when the store keeps it.
     ///
     /// # Errors
     /// The store's failure.
-    fn discard(&self, extent: Extent) -> Result<bool>;
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        self.common().check_alive()?;
+        self.common().discard(extent)
+    }
 
     /// The running transaction: what a handle closed by now is part of, at the latest.
     fn tid(&self) -> Tid;
@@ -341,7 +370,9 @@ pub trait Engine: Send + Sync {
     }
 
     /// How many calls of [`Engine::write_data`] have ended, failed ones included.
-    fn written(&self) -> u64;
+    fn written(&self) -> u64 {
+        self.common().in_place.written()
+    }
 
     /// As [`Engine::wait`], but of the data only what had been written when [`Engine::written`] was `written`. What is durable already costs
     /// neither commit nor flush.
@@ -367,10 +398,14 @@ pub trait Engine: Send + Sync {
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>>;
 
     /// Stops the engine for good: nothing is written any more, and no fsync succeeds.
-    fn stop(&self, why: &str);
+    fn stop(&self, why: &str) {
+        self.common().abort(&JournalError::Aborted(why.into()));
+    }
 
     /// Why the engine has stopped, if it has.
-    fn aborted(&self) -> Option<String>;
+    fn aborted(&self) -> Option<String> {
+        self.common().aborted.get().cloned()
+    }
 
     /// Why nothing can be written home at present, if that is so and the engine goes on all the same: what is durable stays so, in its log.
     fn home_failure(&self) -> Option<String> {

@@ -8,6 +8,10 @@ use ondol_env::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
+/// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
+/// then flushes first.
+pub const IN_PLACE: usize = 64 << 10;
+
 /// Counts of writes in place, and how many of them a completed flush covers.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {

@@ -1,41 +1,23 @@
 //! An engine for volumes that are not written: it reads, and refuses everything else.
 
-use crate::Block;
-use crate::cache::{Cache, Home};
-use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
-use crate::piece::{Piece, Sources};
-use crate::{JournalError, Result, WriteSet};
-use ondol_block::BlockStore;
+use crate::cache::AtHome;
+use crate::common::Common;
+use crate::contract::{Engine, EngineStats, Extent, Tid};
+use crate::device::Bound;
+use crate::{Ground, JournalError, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;
 
-struct Source {
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-}
-
-impl Home for Source {
-    fn committed(&self, _block: u64) -> Option<Block> {
-        None
-    }
-
-    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.store.read(block * self.block_size as u64, bytes)?)
-    }
-}
-
 /// See the module documentation.
 pub struct ReadOnlyEngine {
-    source: Arc<Source>,
-    cache: Cache,
+    common: Common,
 }
 
 impl ReadOnlyEngine {
-    /// Over the image as it lies on `store`, with a cache of `cache_bytes`.
-    pub fn new(store: Arc<dyn BlockStore>, block_size: u32, client: Arc<dyn Client>, cache_bytes: usize) -> Self {
-        let source = Arc::new(Source { store, block_size: block_size as usize });
-        let cache = Cache::new(block_size as usize, cache_bytes, source.clone(), client);
-        Self { source, cache }
+    /// Over the image as it lies on the store.
+    pub fn new(ground: Ground) -> Self {
+        let home = Arc::new(AtHome::of(&ground));
+        Self { common: Common::new(ground, home, Bound { kept: 0, dirty: 0 }) }
     }
 }
 
@@ -47,8 +29,8 @@ impl Engine for ReadOnlyEngine {
     fn name(&self) -> &'static str {
         "none"
     }
-    fn cache(&self) -> &Cache {
-        &self.cache
+    fn common(&self) -> &Common {
+        &self.common
     }
     fn max_blocks(&self) -> u32 {
         0
@@ -77,21 +59,14 @@ impl Engine for ReadOnlyEngine {
         false
     }
     fn journal_data(&self) {}
-    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        Ok(self.source.store.read(block * self.source.block_size as u64 + offset as u64, buf)?)
-    }
-    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
-        let (store, block_size) = (&*self.source.store, self.source.block_size);
-        Sources { cache: None, store, block_size, bounded }.view(block, offset, len, pieces)
+    fn caches_data(&self) -> bool {
+        false
     }
     fn discard(&self, _extent: Extent) -> Result<bool> {
         refused()
     }
     fn tid(&self) -> Tid {
         Tid(0)
-    }
-    fn written(&self) -> u64 {
-        0
     }
     fn wait_for(&self, _tid: Tid, _written: u64) -> Result<()> {
         Ok(())
@@ -106,9 +81,6 @@ impl Engine for ReadOnlyEngine {
         Vec::new()
     }
     fn stop(&self, _why: &str) {}
-    fn aborted(&self) -> Option<String> {
-        None
-    }
     fn stats(&self) -> EngineStats {
         EngineStats::default()
     }

@@ -9,29 +9,25 @@
 //! A page is written once. The store ([`ondol_block::PageLender`]) is told that a block has it when its record is committed, and never before. Design, invariants and
 //! failure cases: `docs/design/remap.md`.
 
-use crate::Result;
-use crate::block_engine::Config;
-use crate::scalable::{self, Ground};
-use crate::{JournalError, ScalableEngine};
+use crate::{Ground, JournalError, Result, scalable};
 use ondol_block::BlockStore;
-use ondol_nvm_log::Contents;
+use ondol_nvm_log::{Contents, Log, PageArea};
 
 /// Whether the engine can work on `store`, whose volume has blocks of so many bytes.
 pub fn is_possible(store: &dyn BlockStore, block_size: u32) -> bool {
     store.lender().is_some_and(|lender| lender.page_bytes() == block_size)
 }
 
-/// The engine over an empty log, which was started over the page table that the store is ([`Contents::over_table`]).
+/// The pages that its records name: `log` was started over the page table that the store is ([`Contents::over_table`]).
 ///
 /// # Errors
 /// The store lends no pages of the size of a block, or the log is over none.
-pub fn open(ground: Ground, config: Config) -> Result<ScalableEngine> {
-    let is_over = ground.log.pages().is_some_and(ondol_nvm_log::PageArea::is_of_table);
-    if !is_over || !is_possible(&*ground.store, ground.block_size as u32) {
+pub(crate) fn area(ground: &Ground, log: &Log) -> Result<PageArea> {
+    let area = log.pages().filter(|area| area.is_of_table() && is_possible(&*ground.store, ground.block_size as u32));
+    area.cloned().ok_or_else(|| {
         let what = "engine remap needs an image in an NVM pool, and its log in the same pool";
-        return Err(JournalError::Unsupported(what.into()));
-    }
-    Ok(ScalableEngine::over_table(ground, config))
+        JournalError::Unsupported(what.into())
+    })
 }
 
 /// The pages that the commits in `contents` name. Until they are home, nobody may take these pages: whoever attaches the store that lends them claims them first

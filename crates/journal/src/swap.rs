@@ -14,11 +14,10 @@
 
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed, Swap};
-use crate::contract::{Client, Tid};
+use crate::contract::Tid;
 use crate::jbd2::{Jbd2Log, open_log};
-use crate::{BlockEngine, Config, JournalError, Result};
+use crate::{Ground, JournalError, Result};
 use ondol_block::BlockStore;
-use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{SUPERBLOCK_SIZE, is_escape_needed};
 
@@ -27,27 +26,20 @@ pub fn is_possible(store: &dyn BlockStore, block_size: u32) -> bool {
     store.caps().swap.is_some_and(|swap| swap.block == block_size && swap.bytes as usize >= SUPERBLOCK_SIZE)
 }
 
-/// Opens a recovered, empty journal for writing as engine `swap`; else as [`crate::jbd2::open`].
+/// The log of engine `swap`, and its first transaction.
 ///
 /// # Errors
-/// `Unsupported`: the store cannot exchange blocks, or blocks of another size; as [`crate::jbd2::open`].
-pub fn open(
-    store: Arc<dyn BlockStore>,
-    map: LogMap,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
-) -> Result<BlockEngine> {
-    let block_size = map.block_size();
-    let swaps = store.caps().swap.filter(|_| is_possible(&*store, block_size as u32));
+/// `Unsupported`: the store cannot exchange blocks, or blocks of another size; as for `classic`.
+pub(crate) fn log(ground: &Ground, map: LogMap) -> Result<(Box<dyn LogFormat>, Tid)> {
+    let (store, block_size) = (&ground.store, map.block_size());
+    let swaps = store.caps().swap.filter(|_| is_possible(&**store, block_size as u32));
     let Some(swaps) = swaps else {
         let what =
             format!("{} does not exchange blocks of {block_size} bytes: engine swap cannot run on it", store.name());
         return Err(JournalError::Unsupported(what));
     };
-    let (log, first) = open_log(&store, map, &env)?;
-    let log = SwapLog { log, store: store.clone(), most: swaps.pairs };
-    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
+    let (log, first) = open_log(ground, map)?;
+    Ok((Box::new(SwapLog { log, store: store.clone(), most: swaps.pairs }), first))
 }
 
 /// A jbd2 log on a store that exchanges blocks.

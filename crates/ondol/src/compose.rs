@@ -23,7 +23,7 @@ use ondol_format::Incompat;
 use ondol_format::jbd2::{Extension, MIN_BLOCKS};
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, JournalInfo, Recovered};
-use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, batch, compressed, swap};
+use ondol_journal::{Config, Engine, Ground, Journal, JournalError, LogMap, ReadOnlyEngine, compressed};
 use ondol_nvm_log::OnDamage;
 use ondol_volume::{
     DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
@@ -149,20 +149,11 @@ fn open_whole(
     }
     let data = options.journal.data.unwrap_or_default();
     let journal = options.journal.engine.unwrap_or_default();
+    let (block_size, client) = (map.block_size(), shared.clone());
     let config = engine_config(options, &*store, data);
-    let client = shared.clone();
-    let mut attached = None;
-    let engine: Arc<dyn Engine> = match journal {
-        JournalEngine::Classic => Arc::new(jbd2::open(store.clone(), map, client, env.clone(), config)?),
-        JournalEngine::Compressed => Arc::new(compressed::open(store.clone(), map, client, env.clone(), config)?),
-        JournalEngine::Swap => Arc::new(swap::open(store.clone(), map, client, env.clone(), config)?),
-        JournalEngine::Batch => Arc::new(batch::open(store.clone(), map.block_size(), client, env.clone(), config)?),
-        JournalEngine::Scalable | JournalEngine::Remap => {
-            let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.pool.buffer))?;
-            attached = Some(hold);
-            Arc::new(engine)
-        }
-    };
+    let ground = Ground { store: store.clone(), block_size, client, env: env.clone(), config };
+    let (log, attached) = log_of(&media, &image, map, &env, options)?;
+    let engine: Arc<dyn Engine> = Arc::from(ondol_journal::open(ground, log)?);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env.clone(), volume_options(options, data, false)));
     let orphans = Processed::default();
     let options = options.clone();
@@ -187,6 +178,26 @@ fn open_whole(
     Ok(composed)
 }
 
+/// The log of the engine that `options` name, and the pool that has it, if one has: that is attached now.
+fn log_of(
+    media: &Media,
+    image: &Image,
+    map: LogMap,
+    env: &Arc<dyn Env>,
+    options: &Options,
+) -> Result<(Journal, Option<nvm::Hold>)> {
+    Ok(match options.journal.engine.unwrap_or_default() {
+        JournalEngine::Classic => (Journal::Classic(map), None),
+        JournalEngine::Compressed => (Journal::Compressed(map), None),
+        JournalEngine::Swap => (Journal::Swap(map), None),
+        JournalEngine::Batch => (Journal::Batch, None),
+        JournalEngine::Scalable | JournalEngine::Remap => {
+            let (log, hold) = nvm::attach(media, image, map, env.clone(), options.pool.buffer)?;
+            (log, Some(hold))
+        }
+    })
+}
+
 /// A volume for reading, over the image as it lies on `store`.
 fn reader(
     store: Arc<dyn BlockStore>,
@@ -195,9 +206,10 @@ fn reader(
     options: &Options,
     env: Arc<dyn Env>,
 ) -> (Arc<dyn Engine>, Arc<Inodes>) {
-    let cache = Shares::of(options.image.cache_bytes).live as usize;
-    let engine = ReadOnlyEngine::new(store, image.superblock().block_size(), shared.clone(), cache);
-    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let config = engine_config(options, &*store, DataMode::Ordered);
+    let (block_size, client) = (image.superblock().block_size() as usize, shared.clone());
+    let ground = Ground { store, block_size, client, env: env.clone(), config };
+    let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(ground));
     let inodes = Inodes::new(shared, engine.clone(), env, volume_options(options, DataMode::Ordered, true));
     (engine, Arc::new(inodes))
 }

@@ -11,8 +11,8 @@ use ondol_block::{BlockStore, OverlayStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::jbd2::FastCommit;
-use ondol_journal::LogMap;
 use ondol_journal::jbd2::{self, Recovered};
+use ondol_journal::{Engine, Ground, Journal, LogMap};
 use ondol_volume::{DataMode, Image, Volume as Inodes};
 
 /// Replays the log and `commits`, which follow it; the log is then to be replayed as any other.
@@ -40,10 +40,12 @@ fn perform(ahead: Arc<OverlayStore>, map: &LogMap, volume: jbd2::Volume, commits
     let env: Arc<dyn Env> = Arc::new(System);
     let options = Options::default();
     let config = compose::engine_config(&options, &*store, DataMode::Ordered);
-    let engine = Arc::new(jbd2::open(store, map.clone(), shared.clone(), env.clone(), config)?);
+    let (block_size, client) = (map.block_size(), shared.clone());
+    let ground = Ground { store, block_size, client, env: env.clone(), config };
+    let engine: Arc<dyn Engine> = Arc::from(ondol_journal::open(ground, Journal::Classic(map.clone()))?);
     let inodes = Inodes::new(shared, engine.clone(), env, compose::volume_options(&options, DataMode::Ordered, false));
     inodes.replay_fast_commits(commits)?;
-    Ok(ondol_journal::Engine::checkpoint_all(&*engine)?)
+    Ok(engine.checkpoint_all()?)
 }
 
 /// The blocks outside of the journal that two stores have otherwise.

@@ -14,12 +14,12 @@ use ondol_env::{Env, System};
 use ondol_format::Superblock;
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::scalable::{self, Ground, Replayed};
-use ondol_journal::{Config, JournalError, Kind, LogMap, Ranges, ScalableEngine, batch, remap, swap};
+use ondol_journal::scalable::{self, Replayed};
+use ondol_journal::{Journal, JournalError, Kind, LogMap, Ranges, batch, remap, swap};
 use ondol_medium::{AREAS_START, Access, AreaKind, NvmModel, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
-use ondol_volume::{DataMode, Image, Shared};
+use ondol_volume::{DataMode, Image};
 use serde::Serialize;
 use std::path::Path;
 
@@ -333,10 +333,9 @@ pub(crate) fn attach(
     media: &Media,
     image: &Image,
     map: LogMap,
-    client: Arc<Shared>,
     env: Arc<dyn Env>,
-    (config, buffer): (Config, Option<u64>),
-) -> Result<(ScalableEngine, Hold)> {
+    buffer: Option<u64>,
+) -> Result<(Journal, Hold)> {
     // In front of the image, or the one that it lies in.
     let in_front = media.pool.is_some();
     let Some(shared_pool) = media.pool.as_ref().or(media.home.as_ref()) else {
@@ -363,11 +362,9 @@ pub(crate) fn attach(
     }
     let epoch = pool.attach(*sb.uuid())?;
     let attached = Attached { pool: pool.header().uuid, epoch };
-    let log = Log::start(contents, env.clone(), &ondol_nvm_log::Options::default()).map_err(JournalError::from)?;
-    let (block_size, blocks) = (sb.block_size() as usize, sb.blocks_count());
-    let ground = Ground { store: media.store.clone(), block_size, blocks, log, client, env };
-    let engine = if in_front { ScalableEngine::new(ground, config) } else { remap::open(ground, config)? };
-    Ok((engine, Hold { map, attached, pool: shared_pool.clone() }))
+    let log = Log::start(contents, env, &ondol_nvm_log::Options::default()).map_err(JournalError::from)?;
+    let of = if in_front { Journal::Scalable } else { Journal::Remap };
+    Ok((of(log, sb.blocks_count()), Hold { map, attached, pool: shared_pool.clone() }))
 }
 
 /// File data takes so much of a new pool at most, unless told otherwise: more than a cache of the usual size keeps back is of no use.

@@ -6,7 +6,7 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, thread};
 use ondol_env::{Fixed, Progress, Timestamp};
 use ondol_faults::Defect;
-use ondol_journal::{BatchEngine, Config, Engine, Extent, Handle, JournalError, Kind, batch};
+use ondol_journal::{Config, Engine, Extent, Handle, Journal, JournalError, Kind, batch, open};
 use ondol_medium::Pool;
 use ondol_power::{Event, PowerDomain, Sampling};
 use ondol_stores::{FaultPlan, Recorder};
@@ -23,8 +23,7 @@ impl Rig for Batch {
     }
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
-        let Ground { store, client, env, .. } = ground;
-        Box::new(batch::open(store, BLOCK, client, env, c).unwrap())
+        ground.open(Journal::Batch, c)
     }
 
     /// There is nothing to be done.
@@ -75,7 +74,8 @@ fn a_home_without_batches_is_refused_by_name() {
     for store in [RamStore::new(1 << 20), RamStore::new(1 << 20).with_batches(255 * BLOCK as u64)] {
         let (client, env) = (Arc::new(TestClient::default()), Arc::new(Fixed::new(Timestamp::default(), 1)));
         assert!(!batch::is_possible(&store, BLOCK as u32));
-        let refused = batch::open(Arc::new(store), BLOCK, client, env, config()).err().unwrap();
+        let ground = ondol_journal::Ground { store: Arc::new(store), block_size: BLOCK, client, env, config: config() };
+        let refused = open(ground, Journal::Batch).err().unwrap();
         assert!(matches!(&refused, JournalError::Unsupported(what) if what.contains("memory")), "{refused}");
         assert!(refused.to_string().contains("journal=batch needs a home that takes batches"), "{refused}");
     }
@@ -295,13 +295,13 @@ impl BlockStore for Slow {
     }
 }
 
-fn slow() -> (Arc<Slow>, Arc<BatchEngine>) {
+fn slow() -> (Arc<Slow>, Arc<dyn Engine>) {
     let inner = Recorder::new(RamStore::new(BLOCK * BLOCKS as usize).with_batches(MOST), 0, PowerDomain::new());
     let (held, settling) = (Mutex::new(true), AtomicBool::new(false));
     let store = Arc::new(Slow { inner, held, ended: Condvar::new(), settling, settled: AtomicU64::new(0) });
     let (client, env) = (Arc::new(TestClient::default()), Arc::new(Fixed::new(Timestamp::default(), 1)));
-    let engine = batch::open(store.clone(), BLOCK, client, env, config()).unwrap();
-    (store, Arc::new(engine))
+    let ground = Ground { store: store.clone(), pool: None, client, env };
+    (store, Arc::from(ground.open(Journal::Batch, config())))
 }
 
 fn fill(engine: &dyn Engine, block: u64, byte: u8) {

@@ -3,7 +3,7 @@
 use crate::contract::{BLOCKS, Ground, Rig, map};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
-use ondol_journal::{Config, Engine, jbd2};
+use ondol_journal::{Config, Engine, Journal, jbd2};
 use ondol_medium::Pool;
 
 pub(crate) struct Classic;
@@ -14,8 +14,7 @@ impl Rig for Classic {
     }
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
-        let Ground { store, client, env, .. } = ground;
-        Box::new(jbd2::open(store, map(), client, env, c).unwrap())
+        ground.open(Journal::Classic(map()), c)
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, _: Option<Pool>) {

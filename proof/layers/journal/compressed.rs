@@ -4,7 +4,7 @@ use crate::contract::{BLOCK, BLOCKS, Ground, HOME, Rig, map};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::JournalSuperblock;
-use ondol_journal::{Config, Engine, compressed};
+use ondol_journal::{Config, Engine, Journal, compressed};
 use ondol_medium::Pool;
 
 /// With or without the paper's zeroing.
@@ -18,8 +18,7 @@ impl Rig for Compressed {
     }
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
-        let Ground { store, client, env, .. } = ground;
-        Box::new(compressed::open(store, map(), client, env, Config { zeroing: self.zeroing, ..c }).unwrap())
+        ground.open(Journal::Compressed(map()), Config { zeroing: self.zeroing, ..c })
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, _: Option<Pool>) {

@@ -10,7 +10,7 @@ use ondol_format::jbd2::{
 };
 use ondol_journal::jbd2::{self, Volume};
 use ondol_journal::{
-    Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges, compressed,
+    Client, Config, Corrupt, Extent, Ground, Handle, Images, Journal, Kind, LogMap, Patches, Ranges, compressed, open,
 };
 use ondol_stores::{FaultPlan, Faulty};
 use std::os::unix::fs::FileExt;
@@ -193,8 +193,9 @@ fn a_new_journal_does_not_replay_an_older_one() {
         checkpoint_threads: None,
     };
     let env = Arc::new(Fixed::new(Timestamp { sec: NOW, nsec: 0 }, 1));
-    let engine = jbd2::open(store.clone(), map.clone(), Arc::new(Plain), env, config).unwrap();
-    let mut handle = Handle::begin(&engine, 1).unwrap();
+    let ground = Ground { store: store.clone(), block_size: BLOCK, client: Arc::new(Plain), env, config };
+    let engine = open(ground, Journal::Classic(map.clone())).unwrap();
+    let mut handle = Handle::begin(&*engine, 1).unwrap();
     handle.write(HOME, Kind { class: 1, owner: 1, salt: 0 }, 0, &[1; BLOCK]).unwrap();
     let tid = handle.close();
     store.arm(FaultPlan { writes: Some(1), ..FaultPlan::default() });

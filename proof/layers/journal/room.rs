@@ -9,7 +9,7 @@ use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
-use ondol_journal::{Engine, Handle, JournalError, LogMap, compressed, jbd2};
+use ondol_journal::{Engine, Ground, Handle, Journal, JournalError, LogMap, open};
 use std::thread;
 
 /// Engines over a log of so many blocks.
@@ -22,11 +22,11 @@ fn short(blocks: u64) -> [Box<dyn Engine>; 2] {
         Arc::new(RamStore::from_bytes(bytes))
     };
     let map = || LogMap::new(BLOCK as u32, [(40, blocks)]);
-    let client = || Arc::new(TestClient::default());
-    [
-        Box::new(jbd2::open(store(), map(), client(), env.clone(), config()).unwrap()),
-        Box::new(compressed::open(store(), map(), client(), env, config()).unwrap()),
-    ]
+    [Journal::Classic(map()), Journal::Compressed(map())].map(|journal| {
+        let client = Arc::new(TestClient::default());
+        let ground = Ground { store: store(), block_size: BLOCK, client, env: env.clone(), config: config() };
+        open(ground, journal).unwrap()
+    })
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, System, Timestamp};
 use ondol_faults::Defect;
-use ondol_journal::{Config, Engine, Extent, ScalableEngine, scalable};
+use ondol_journal::{Config, Engine, Extent, Journal, scalable};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage, Options};
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
@@ -35,7 +35,8 @@ impl Rig for Scalable {
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
         let pool = ground.pool.as_ref().unwrap();
         let contents = Contents::open(pool, &*ground.env, OnDamage::Refuse).unwrap();
-        Box::new(ScalableEngine::new(ground.over(contents, (BLOCKS, BLOCK)), c))
+        let log = ground.log(contents);
+        ground.open(Journal::Scalable(log, BLOCKS), c)
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>) {

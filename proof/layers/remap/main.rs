@@ -13,7 +13,7 @@ use contract::{Ground, Rig, TestClient};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, System, Timestamp};
-use ondol_journal::{Config, Engine, remap, scalable};
+use ondol_journal::{Config, Engine, Journal, remap, scalable};
 use ondol_medium::Pool;
 use ondol_nvm_log::{Contents, OnDamage};
 
@@ -62,7 +62,8 @@ impl Rig for Remap {
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
         let contents = contents(ground.pool.as_ref().unwrap());
-        Box::new(remap::open(ground.over(contents, (BLOCKS, BLOCK)), c).unwrap())
+        let log = ground.log(contents);
+        ground.open(Journal::Remap(log, BLOCKS), c)
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>) {

@@ -8,7 +8,7 @@ mod own;
 use contract::{Ground, Rig, map};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
-use ondol_journal::{Config, Engine, jbd2, swap};
+use ondol_journal::{Config, Engine, Journal, jbd2};
 use ondol_medium::Pool;
 
 /// Bytes of a block: a page of the table.
@@ -34,8 +34,7 @@ impl Rig for Swap {
     }
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
-        let Ground { store, client, env, .. } = ground;
-        Box::new(swap::open(store, map(), client, env, c).unwrap())
+        ground.open(Journal::Swap(map()), c)
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, _: Option<Pool>) {

@@ -8,7 +8,7 @@ use ondol_env::{Env, Fixed, Timestamp};
 use ondol_faults::Defect;
 use ondol_format::Time;
 use ondol_format::jbd2::{Commit, JournalSuperblock, OldChecksum};
-use ondol_journal::{Config, EngineStats, Extent, JournalError, jbd2, swap};
+use ondol_journal::{Config, EngineStats, Extent, Ground, Journal, JournalError, jbd2};
 
 fn stats_of(b: &Bench, work: impl FnOnce()) -> (u64, u64) {
     let of = |s: EngineStats| (s.swapped_blocks, s.checkpoint_blocks);
@@ -150,7 +150,8 @@ fn a_store_that_cannot_exchange_blocks_is_refused_by_name() {
     let b = bench(&MANY);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(b.store.bytes()));
     let env = Arc::new(Fixed::new(Timestamp { sec: 1, nsec: 0 }, 1));
-    let refused = swap::open(store.clone(), map(), b.client.clone(), env, config());
+    let ground = Ground { store: store.clone(), block_size: BLOCK, client: b.client.clone(), env, config: config() };
+    let refused = ondol_journal::open(ground, Journal::Swap(map()));
     let why = refused.err().expect("a refusal").to_string();
     assert!(why.contains("does not exchange blocks of 4096 bytes"), "{why}");
 }

@@ -15,11 +15,10 @@ use ondol::{DataMode, JournalEngine, Media, Options};
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
-use ondol_journal::scalable::{self, Ground};
-use ondol_journal::{Config, Engine, LogMap, ScalableEngine, batch, compressed, jbd2, remap, swap};
+use ondol_journal::{Config, Engine, Ground, Journal, LogMap, compressed, jbd2, scalable};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage};
-use ondol_volume::{Image, Shared, Volume, VolumeOptions};
+use ondol_volume::{Image, Volume, VolumeOptions};
 use std::cell::{Cell, RefCell};
 
 /// An engine, a data mode, and the size of the cache.
@@ -254,13 +253,13 @@ fn pool(log: u64, pages: AreaKind) -> Pool {
     Pool::create(Nvm::volatile(log + PAGES + (1 << 20)).expect("memory"), &spec).expect("a pool")
 }
 
-/// An engine over a new pool, whose pages are those of the home if it is `remap`.
-fn record_engine(
-    ground: (Arc<dyn BlockStore>, &Image, Arc<Shared>, Arc<dyn Env>),
+/// A log in a new pool, whose pages are those of the home if it is for `remap`, and that home.
+fn records(
+    store: Arc<dyn BlockStore>,
+    image: &Image,
+    env: &Arc<dyn Env>,
     engine: JournalEngine,
-    config: Config,
-) -> ScalableEngine {
-    let (store, image, client, env) = ground;
+) -> (Arc<dyn BlockStore>, Journal) {
     let is_home = engine == JournalEngine::Remap;
     // With it, operations are about as large as with the journal in the image.
     let journal = image.journal_map().expect("a journal").iter().map(|(_, blocks)| blocks).sum::<u64>();
@@ -271,9 +270,8 @@ fn record_engine(
     let log = Log::start(contents, env.clone(), &ondol_nvm_log::Options::default()).expect("a log");
     let home: Arc<dyn BlockStore> = if is_home { Arc::new(Lending::new(store.clone(), &pool)) } else { store.clone() };
     POOL.set(Some((store, pool)));
-    let (block_size, blocks) = (image.superblock().block_size() as usize, image.superblock().blocks_count());
-    let ground = Ground { store: home, block_size, blocks, log, client, env };
-    if is_home { remap::open(ground, config).expect("pages of the home") } else { ScalableEngine::new(ground, config) }
+    let of = if is_home { Journal::Remap } else { Journal::Scalable };
+    (home, of(log, image.superblock().blocks_count()))
 }
 
 /// Recovers what is on `store` and opens it with the current [`Setup`], orphans not yet processed. The data mode is the setup's, whatever
@@ -288,20 +286,16 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
     let image = Image::open(store.clone()).expect("an image");
     image.require_writable().expect("a writable image");
     let shared = image.shared().expect("groups");
-    let (client, config) = (shared.clone(), setup.config());
-    let engine: Arc<dyn Engine> = match setup.engine {
-        JournalEngine::Classic => Arc::new(jbd2::open(store, map, client, env.clone(), config).expect("an engine")),
-        JournalEngine::Compressed => {
-            Arc::new(compressed::open(store, map, client, env.clone(), config).expect("an engine"))
-        }
-        JournalEngine::Swap => Arc::new(swap::open(store, map, client, env.clone(), config).expect("an engine")),
-        JournalEngine::Batch => {
-            Arc::new(batch::open(store, map.block_size(), client, env.clone(), config).expect("an engine"))
-        }
-        JournalEngine::Scalable | JournalEngine::Remap => {
-            Arc::new(record_engine((store, &image, client, env.clone()), setup.engine, config))
-        }
+    let (block_size, client, config) = (map.block_size(), shared.clone(), setup.config());
+    let (store, journal) = match setup.engine {
+        JournalEngine::Classic => (store, Journal::Classic(map)),
+        JournalEngine::Compressed => (store, Journal::Compressed(map)),
+        JournalEngine::Swap => (store, Journal::Swap(map)),
+        JournalEngine::Batch => (store, Journal::Batch),
+        JournalEngine::Scalable | JournalEngine::Remap => records(store, &image, &env, setup.engine),
     };
+    let ground = Ground { store, block_size, client, env: env.clone(), config };
+    let engine: Arc<dyn Engine> = Arc::from(ondol_journal::open(ground, journal).expect("an engine"));
     let volume = Volume::new(shared, engine.clone(), env, VolumeOptions { data: setup.data, ..options });
     (engine, volume)
 }

@@ -132,7 +132,7 @@ impl Core {
     /// Makes what was written beside batches durable, and every batch with it. With the turn.
     pub(super) fn flush(&self) -> Result<()> {
         let newest = self.submitted.lock().back().map(|batch| batch.tid);
-        self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())?;
+        self.common.flush()?;
         if let Some(tid) = newest {
             self.is_durable(tid);
         }

@@ -23,19 +23,18 @@ mod commit;
 mod room;
 mod steps;
 
-use crate::block_engine::Config;
 use crate::block_engine::running::Running;
-use crate::block_engine::turn::Turns;
-use crate::cache::{Cache, Home};
-use crate::common::Common;
-use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
-use crate::piece::{Piece, Sources};
-use crate::{Block, JournalError, Result, WriteSet};
+use crate::cache::AtHome;
+use crate::common::{self, Common};
+use crate::contract::{Engine, EngineStats, Extent, Tid};
+use crate::device::Bound;
+use crate::turn::Turns;
+use crate::{Ground, JournalError, Result, WriteSet};
 use commit::Submitted;
 use ondol_block::BlockStore;
+use ondol_env::Step;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
-use ondol_env::{Env, Step};
 use room::Room;
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -48,23 +47,17 @@ pub fn is_possible(store: &dyn BlockStore, block_size: u32) -> bool {
     store.caps().batch.is_some_and(|bytes| bytes / u64::from(block_size.max(1)) >= LEAST_BLOCKS)
 }
 
-/// Opens a volume with blocks of `block_size` bytes for writing as engine `batch`. Its journal must be recovered and empty.
+/// Bytes of the largest batch.
 ///
 /// # Errors
 /// `Unsupported`: the store takes no batches, or too small ones.
-pub fn open(
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
-) -> Result<BatchEngine> {
-    let most = store.caps().batch.filter(|_| is_possible(&*store, block_size as u32));
-    let Some(most) = most else {
+pub(crate) fn most(ground: &Ground) -> Result<u64> {
+    let store = &ground.store;
+    let most = store.caps().batch.filter(|_| is_possible(&**store, ground.block_size as u32));
+    most.ok_or_else(|| {
         let what = format!("journal=batch needs a home that takes batches, which {} does not", store.name());
-        return Err(JournalError::Unsupported(what));
-    };
-    Ok(BatchEngine::new(store, (block_size, most), client, env, config))
+        JournalError::Unsupported(what)
+    })
 }
 
 /// The shared state of one engine.
@@ -87,27 +80,21 @@ struct Core {
 }
 
 /// A journal engine that makes each transaction one batch.
-pub struct BatchEngine {
+pub(crate) struct BatchEngine {
     core: Arc<Core>,
-    cache: Arc<Cache>,
 }
 
 impl BatchEngine {
-    /// An engine with blocks of `block_size` bytes, and batches of at most `most`.
-    fn new(
-        store: Arc<dyn BlockStore>,
-        (block_size, most): (usize, u64),
-        client: Arc<dyn Client>,
-        env: Arc<dyn Env>,
-        config: Config,
-    ) -> Self {
-        let common = Common::new(store, block_size, client.clone(), env, config);
-        let (config, waiters) = (common.config, common.waiters.clone());
+    /// An engine with batches of at most so many bytes.
+    pub(crate) fn new(most: u64, ground: Ground) -> Self {
+        // From its submission on, a home that takes batches shows what is in one.
+        let home = Arc::new(AtHome::of(&ground));
+        let dirty = ground.config.dirty_bytes;
+        let common = Common::new(ground, home, Bound { kept: dirty, dirty });
         let first = Tid(1);
-        let core = Arc::new(Core {
-            common,
+        let core = Core {
             running: Running::new(first),
-            room: Room::new(most / block_size as u64, waiters),
+            room: Room::new(most / common.block_size as u64, common.waiters.clone()),
             turns: Turns::default(),
             commit_lock: Mutex::default(),
             submitted: Mutex::default(),
@@ -115,10 +102,9 @@ impl BatchEngine {
             durable: AtomicU64::new(first.0 - 1),
             unsettled: AtomicU64::new(0),
             handles: AtomicU64::new(0),
-        });
-        let home: Arc<dyn Home> = core.clone();
-        let cache = Arc::new(Cache::new(block_size, config.cache_bytes, home, client));
-        Self { core, cache }
+            common,
+        };
+        Self { core: Arc::new(core) }
     }
 }
 
@@ -144,24 +130,13 @@ impl Core {
     }
 }
 
-impl Home for Core {
-    /// From its submission on, a home that takes batches shows what is in one.
-    fn committed(&self, _block: u64) -> Option<Block> {
-        None
-    }
-
-    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.store.read(self.byte_offset(block), bytes)?)
-    }
-}
-
 impl Engine for BatchEngine {
     fn name(&self) -> &'static str {
         "batch"
     }
 
-    fn cache(&self) -> &Cache {
-        &self.cache
+    fn common(&self) -> &Common {
+        &self.core
     }
 
     fn max_blocks(&self) -> u32 {
@@ -190,7 +165,7 @@ impl Engine for BatchEngine {
             freed
                 .iter()
                 .flat_map(|(extent, _)| blocks_of(*extent))
-                .filter_map(|block| self.cache.forget(block))
+                .filter_map(|block| core.cache.forget(block))
                 .collect()
         };
         let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, None);
@@ -200,20 +175,6 @@ impl Engine for BatchEngine {
             core.bells.committer.ring();
         }
         published.tid
-    }
-
-    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.core.check_alive()?;
-        let core = &self.core;
-        let dirty = core.in_place.write(bytes.len(), || {
-            let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
-            self.cache.follow(block, offset, bytes, written.is_ok());
-            Ok(written?)
-        })?;
-        if dirty >= core.config.dirty_bytes {
-            core.bells.flusher.ring();
-        }
-        Ok(())
     }
 
     fn takes_new_data(&self) -> bool {
@@ -230,26 +191,8 @@ impl Engine for BatchEngine {
 
     fn journal_data(&self) {}
 
-    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        crate::data::read(&self.cache, &*self.core.store, self.core.byte_offset(block), block, offset, buf)
-    }
-
-    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
-        let (store, block_size) = (&*self.core.store, self.cache.block_size());
-        Sources { cache: Some(&*self.cache), store, block_size, bounded }.view(block, offset, len, pieces)
-    }
-
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        self.core.check_alive()?;
-        self.core.discard(extent)
-    }
-
     fn tid(&self) -> Tid {
         self.core.running.tid()
-    }
-
-    fn written(&self) -> u64 {
-        self.core.in_place.written()
     }
 
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
@@ -266,15 +209,7 @@ impl Engine for BatchEngine {
     }
 
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-        steps::steps(&self.core)
-    }
-
-    fn stop(&self, why: &str) {
-        self.core.abort(&JournalError::Aborted(why.into()));
-    }
-
-    fn aborted(&self) -> Option<String> {
-        self.core.aborted.get().cloned()
+        common::steps(&self.core, &steps::PARTS)
     }
 
     fn stats(&self) -> EngineStats {

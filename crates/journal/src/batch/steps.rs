@@ -1,21 +1,13 @@
 //! The commit timer, and who settles what it and full batches have submitted, as objects to be stepped.
 
 use super::Core;
-use crate::common;
-use crate::{JournalError, Result};
-use ondol_env::sync::Arc;
-use ondol_env::{Progress, Step};
+use crate::Result;
+use crate::common::Part;
+use ondol_env::Progress;
 
-/// The steps of one engine.
-pub(super) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-    common::steps(
-        core,
-        &[
-            ("commit", |bells| &bells.committer, Core::commit_step),
-            ("settle", |bells| &bells.flusher, Core::settle_step),
-        ],
-    )
-}
+/// The committer, and who settles.
+pub(super) const PARTS: [Part<Core>; 2] =
+    [("commit", |bells| &bells.committer, Core::commit_step), ("settle", |bells| &bells.flusher, Core::settle_step)];
 
 impl Core {
     /// Submits the running transaction when it is old or large.

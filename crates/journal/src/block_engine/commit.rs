@@ -9,9 +9,9 @@
 
 use super::running::Switched;
 use super::seal::seal;
-use super::{Config, Core, Sealed, early};
+use super::{Core, Sealed, early};
 use crate::contract::{EngineStats, Extent, Kind, Tid};
-use crate::{JournalError, Result};
+use crate::{Config, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Why a transaction is committed.
@@ -203,11 +203,6 @@ impl Core {
         if self.space.half_full() || self.pending.lock().bytes() > self.config.pending_bytes / 2 {
             self.bells.checkpointer.ring();
         }
-    }
-
-    /// Flushes the store; data written before the call is durable afterwards.
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())
     }
 
     fn ring_add(&self, at: u64, blocks: u64) -> u64 {

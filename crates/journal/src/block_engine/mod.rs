@@ -21,65 +21,28 @@ pub(crate) mod seal;
 mod space;
 mod stage;
 mod steps;
-pub(crate) mod turn;
 
 pub use checkpoint::BATCH;
 pub(crate) use log::{LogFormat, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
-use crate::cache::{Cache, Home};
-use crate::common::Common;
-use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
+use crate::cache::{AtHome, Home};
+use crate::common::{self, Common};
+use crate::contract::{Engine, EngineStats, Extent, Kind, Tid};
 use crate::device::Bound;
-use crate::piece::{Piece, Sources};
-use crate::{JournalError, Result, WriteSet};
+use crate::in_place::IN_PLACE;
+use crate::turn::Turns;
+use crate::{Config, Ground, JournalError, Result, WriteSet};
 use commit::{Committed, of_data_too};
-use ondol_block::{BlockStore, DeviceClass};
+use ondol_env::Step;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
-use ondol_env::{Env, Step};
 use pending::Pending;
 use running::Running;
 use space::Space;
 use stage::Runs;
 use std::ops::Deref;
-use turn::Turns;
-
-/// How a block engine is set up.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Seconds after which a running transaction is committed without anybody asking (`commit=`).
-    pub commit_interval: u64,
-    /// Bytes that may wait before a commit is started, or before they are written home, however fast the disk is (`dirty=`).
-    pub dirty_bytes: u64,
-    /// Bytes of new data that may wait for their commit before they are written home; `None`: what the device writes in a stated time, which then bounds all that waits.
-    pub kept_bytes: Option<u64>,
-    /// The class of the device below, which bounds what waits and decides what is compressed or written through (`device=`).
-    pub device: DeviceClass,
-    /// Bytes of the block cache. Blocks of transactions that are not committed are among them: operations wait rather than bring more.
-    pub cache_bytes: usize,
-    /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
-    pub pending_bytes: u64,
-    /// File data is journaled from the beginning (`data=journal`): freed data blocks may have pending images.
-    pub journaled_data: bool,
-    /// Blocks are discarded once their freeing is durable (`discard`).
-    pub discard: bool,
-    /// Blocks of the journal area are overwritten with zeros when their transactions are home (`zeroing`).
-    pub zeroing: bool,
-    /// Threads that write home at a checkpoint, from 1 on (`checkpoint_threads=`); `None`: as many as seem good.
-    pub checkpoint_threads: Option<usize>,
-}
-
-impl Config {
-    pub(crate) fn writers(&self, env: &dyn Env) -> usize {
-        self.checkpoint_threads.unwrap_or_else(|| crate::area::writers(env)).max(1)
-    }
-}
-
-/// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
-/// then flushes first.
-pub const IN_PLACE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {
@@ -87,8 +50,7 @@ pub(crate) struct Core {
     log: Box<dyn LogFormat>,
     running: Running,
     space: Space,
-    bound: Bound,
-    pending: Mutex<Pending>,
+    pending: Arc<Mutex<Pending>>,
     turns: Turns,
     /// The newest durable transaction, by its number.
     durable: AtomicU64,
@@ -106,39 +68,30 @@ pub(crate) struct Core {
     passed_bytes: AtomicU64,
     data_runs: AtomicU64,
     /// Data blocks may be in the log, and newer in the cache than at home.
-    journaled_data: AtomicBool,
+    journaled_data: Arc<AtomicBool>,
     /// Data blocks may be newer in the cache than at home.
     cached_data: AtomicBool,
 }
 
 /// A journal engine that logs whole blocks.
-pub struct BlockEngine {
+pub(crate) struct BlockEngine {
     core: Arc<Core>,
-    cache: Arc<Cache>,
 }
 
 impl BlockEngine {
     /// An engine over an empty log whose next transaction is `first`.
-    pub(crate) fn new(
-        store: Arc<dyn BlockStore>,
-        block_size: usize,
-        client: Arc<dyn Client>,
-        env: Arc<dyn Env>,
-        config: Config,
-        log: Box<dyn LogFormat>,
-        first: Tid,
-    ) -> Self {
-        let common = Common::new(store, block_size, client.clone(), env, config);
-        let (config, space) = (common.config, Space::new(log.as_ref(), common.waiters.clone()));
-        let core = Arc::new(Core {
-            common,
-            journaled_data: AtomicBool::new(config.journaled_data),
-            cached_data: AtomicBool::new(config.journaled_data),
-            log,
+    pub(crate) fn new(ground: Ground, log: Box<dyn LogFormat>, first: Tid) -> Self {
+        let Config { device, dirty_bytes, kept_bytes, journaled_data, .. } = ground.config;
+        let (pending, journals) = (Arc::<Mutex<Pending>>::default(), Arc::new(AtomicBool::new(journaled_data)));
+        let newest = Newest { home: AtHome::of(&ground), pending: pending.clone(), journaled_data: journals.clone() };
+        let common = Common::new(ground, Arc::new(newest), Bound::new(device, dirty_bytes, kept_bytes));
+        let core = Core {
+            pending,
+            journaled_data: journals,
+            cached_data: AtomicBool::new(journaled_data),
             running: Running::new(first),
-            space,
-            bound: Bound::new(config.device, config.dirty_bytes, config.kept_bytes),
-            pending: Mutex::default(),
+            space: Space::new(log.as_ref(), common.waiters.clone()),
+            log,
             turns: Turns::default(),
             durable: AtomicU64::new(first.0 - 1),
             commit_lock: Mutex::new(Committed::before(first)),
@@ -150,10 +103,9 @@ impl BlockEngine {
             handles: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
             data_runs: AtomicU64::new(0),
-        });
-        let home: Arc<dyn Home> = core.clone();
-        let cache = Arc::new(Cache::new(block_size, config.cache_bytes, home, client));
-        Self { core, cache }
+            common,
+        };
+        Self { core: Arc::new(core) }
     }
 }
 
@@ -165,7 +117,14 @@ impl Deref for Core {
     }
 }
 
-impl Home for Core {
+/// What is newer than home, and not in the cache.
+struct Newest {
+    home: AtHome,
+    pending: Arc<Mutex<Pending>>,
+    journaled_data: Arc<AtomicBool>,
+}
+
+impl Home for Newest {
     fn committed(&self, block: u64) -> Option<Block> {
         self.pending.lock().image(block)
     }
@@ -175,7 +134,7 @@ impl Home for Core {
     }
 
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.store.read(self.byte_offset(block), bytes)?)
+        self.home.read_home(block, bytes)
     }
 }
 
@@ -184,8 +143,8 @@ impl Engine for BlockEngine {
         self.core.log.name()
     }
 
-    fn cache(&self) -> &Cache {
-        &self.cache
+    fn common(&self) -> &Common {
+        &self.core
     }
 
     fn max_blocks(&self) -> u32 {
@@ -215,7 +174,7 @@ impl Engine for BlockEngine {
         let forget = |freed: &[(Extent, Kind)]| {
             let cached = of_data_too(freed, self.core.cached_data.load(SeqCst));
             let blocks = cached.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
-            blocks.filter_map(|block| self.cache.forget(block)).collect()
+            blocks.filter_map(|block| self.core.cache.forget(block)).collect()
         };
         let (env, log) = (self.core.env.as_ref(), Some(self.core.log.as_ref()));
         let published = self.core.running.publish(set, self.core.block_size, env, forget, log);
@@ -230,21 +189,6 @@ impl Engine for BlockEngine {
             self.core.bells.flusher.ring();
         }
         published.tid
-    }
-
-    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.core.check_alive()?;
-        let core = &self.core;
-        let write = || {
-            let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
-            self.cache.follow(block, offset, bytes, written.is_ok());
-            Ok(written?)
-        };
-        let dirty = core.in_place.write(bytes.len(), write)?;
-        if dirty >= core.bound.dirty {
-            core.bells.flusher.ring();
-        }
-        Ok(())
     }
 
     fn takes_new_data(&self) -> bool {
@@ -272,23 +216,13 @@ impl Engine for BlockEngine {
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
         if self.keeps_new_data() {
-            return self.core.cached_data.load(SeqCst) && self.core.knows(&self.cache, extent);
+            return self.core.cached_data.load(SeqCst) && self.core.knows(extent);
         }
-        let knows = || self.core.knows(&self.cache, extent);
-        self.takes_new_data() && (bytes < IN_PLACE || knows())
+        self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(extent))
     }
 
-    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        if !self.core.cached_data.load(SeqCst) {
-            return Ok(self.core.store.read(self.core.byte_offset(block) + offset as u64, buf)?);
-        }
-        crate::data::read(&self.cache, &*self.core.store, self.core.byte_offset(block), block, offset, buf)
-    }
-
-    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
-        let cache = Some(&self.cache).filter(|_| self.core.cached_data.load(SeqCst));
-        let (store, block_size) = (&*self.core.store, self.cache.block_size());
-        Sources { cache: cache.map(|cache| &**cache), store, block_size, bounded }.view(block, offset, len, pieces)
+    fn caches_data(&self) -> bool {
+        self.core.cached_data.load(SeqCst)
     }
 
     fn journal_data(&self) {
@@ -298,17 +232,8 @@ impl Engine for BlockEngine {
         }
     }
 
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        self.core.check_alive()?;
-        self.core.discard(extent)
-    }
-
     fn tid(&self) -> Tid {
         self.core.running.tid()
-    }
-
-    fn written(&self) -> u64 {
-        self.core.in_place.written()
     }
 
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
@@ -326,15 +251,7 @@ impl Engine for BlockEngine {
     }
 
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-        steps::steps(&self.core)
-    }
-
-    fn stop(&self, why: &str) {
-        self.core.abort(&JournalError::Aborted(why.into()));
-    }
-
-    fn aborted(&self) -> Option<String> {
-        self.core.aborted.get().cloned()
+        common::steps(&self.core, &steps::PARTS)
     }
 
     fn stats(&self) -> EngineStats {

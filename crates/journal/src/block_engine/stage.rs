@@ -10,7 +10,7 @@ use super::running::{Frozen, Switched};
 use crate::Block;
 use crate::Result;
 use crate::area::{MERGE, runs, write_runs};
-use crate::cache::{Buf, Cache};
+use crate::cache::Buf;
 use crate::contract::Extent;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
@@ -166,9 +166,7 @@ impl Core {
             return self.write_data_runs(images);
         }
         let dirty = self.in_place.write(images.len() * self.block_size, || self.write_data_runs(images))?;
-        if dirty >= self.bound.dirty {
-            self.bells.flusher.ring();
-        }
+        self.is_dirty(dirty);
         Ok(())
     }
 
@@ -178,9 +176,9 @@ impl Core {
     }
 
     /// Whether a transaction that is not gone from the log has a block of `extent`.
-    pub(super) fn knows(&self, cache: &Cache, extent: Extent) -> bool {
+    pub(super) fn knows(&self, extent: Extent) -> bool {
         let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
-        blocks.clone().any(|block| cache.is_running(block))
+        blocks.clone().any(|block| self.cache.is_running(block))
             || self.running.early.has(extent)
             || self.journaled_data.load(SeqCst) && {
                 let pending = self.pending.lock();

@@ -2,22 +2,16 @@
 
 use super::Core;
 use super::commit::Why;
-use crate::common;
-use crate::{JournalError, Result};
-use ondol_env::sync::Arc;
-use ondol_env::{Progress, Step};
+use crate::Result;
+use crate::common::Part;
+use ondol_env::Progress;
 
-/// The steps of one engine: committer, flusher of data, checkpointer.
-pub(crate) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-    common::steps(
-        core,
-        &[
-            ("commit", |bells| &bells.committer, Core::commit_step),
-            ("flush", |bells| &bells.flusher, Core::flush_step),
-            ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
-        ],
-    )
-}
+/// The committer, the flusher of data, the checkpointer.
+pub(super) const PARTS: [Part<Core>; 3] = [
+    ("commit", |bells| &bells.committer, Core::commit_step),
+    ("flush", |bells| &bells.flusher, Core::flush_step),
+    ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
+];
 
 impl Core {
     /// Commits the running transaction when it is old or large.

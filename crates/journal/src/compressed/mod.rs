@@ -12,12 +12,10 @@ pub use recover::{recover, salvage};
 pub use writer::{STAGE_DENSE, STAGE_EARLY, STAGE_PLAIN};
 
 use crate::area::LogMap;
-use crate::contract::{Client, Tid};
+use crate::block_engine::LogFormat;
+use crate::contract::Tid;
 use crate::jbd2::load_to_write;
-use crate::{BlockEngine, Config, Corrupt, Result};
-use ondol_block::BlockStore;
-use ondol_env::Env;
-use ondol_env::sync::Arc;
+use crate::{Corrupt, Ground, Result};
 use ondol_format::jbd2::JournalSuperblock;
 use writer::UnitLog;
 
@@ -30,18 +28,10 @@ const IMAGES_PER_BLOCK: u64 = 8;
 /// More units than any medium lasts for.
 const SEQUENCE_MAX: u64 = 1 << 62;
 
-/// Opens a recovered, empty journal for writing as engine `compressed`. Its superblock says so with the first commit, durably with it.
-///
-/// # Errors
-/// Corruption, a journal that is not empty, or the store's failure.
-pub fn open(
-    store: Arc<dyn BlockStore>,
-    map: LogMap,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
-) -> Result<BlockEngine> {
-    let sb = load_to_write(&*store, &map)?;
+/// The log of engine `compressed`, and its first transaction. Its superblock says so with the first commit, durably with it.
+pub(crate) fn log(ground: &mut Ground, map: LogMap) -> Result<(Box<dyn LogFormat>, Tid)> {
+    let Ground { store, env, config, .. } = ground;
+    let sb = load_to_write(&**store, &map)?;
     // One further: a unit that was written and never counted may lie there under the next number.
     let mut first = next_sequence(&sb)? + 1;
     if sb.extension().sequence == 0 {
@@ -49,11 +39,10 @@ pub fn open(
         let [a, b, c, ..] = env.random_uuid();
         first += u64::from(u32::from_le_bytes([a, b, c, 0])) << 32;
     }
-    let block_size = map.block_size();
     let log = UnitLog::new(store.clone(), map, sb, env.clone(), first, config.device)?;
     // Blocks of new data are images, in every data mode.
-    let config = Config { journaled_data: true, ..config };
-    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), Tid(first)))
+    config.journaled_data = true;
+    Ok((Box::new(log), Tid(first)))
 }
 
 /// The number of the next unit: the next transaction id, with as many rounds of it before as this journal has seen.

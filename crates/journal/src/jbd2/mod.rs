@@ -13,12 +13,10 @@ pub use recover::{
 };
 
 use crate::area::{LogMap, MERGE};
-use crate::block_engine::LogFormat as _;
-use crate::contract::{Client, Tid};
-use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
+use crate::block_engine::LogFormat;
+use crate::contract::Tid;
+use crate::{Corrupt, Ground, JournalError, Result};
 use ondol_block::BlockStore;
-use ondol_env::Env;
-use ondol_env::sync::Arc;
 use ondol_format::FormatError;
 use ondol_format::jbd2::{Attached, Extension, JournalCompat, JournalIncompat, JournalSuperblock, MIN_BLOCKS};
 pub(crate) use writer::Jbd2Log;
@@ -239,26 +237,16 @@ fn load_empty(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock>
     }
 }
 
-/// Opens a recovered, empty journal for writing as engine `classic`. Sets the features that are written (checksum v3,
-/// 64-bit, revoke) in its superblock and forgets the error of an earlier abort; that is durable with the first commit.
-///
-/// # Errors
-/// Corruption, a journal that is not empty, or the store's failure.
-pub fn open(
-    store: Arc<dyn BlockStore>,
-    map: LogMap,
-    client: Arc<dyn Client>,
-    env: Arc<dyn Env>,
-    config: Config,
-) -> Result<BlockEngine> {
-    let block_size = map.block_size();
-    let (log, first) = open_log(&store, map, &env)?;
-    let log = if config.journaled_data { log } else { log.keeping(config.device) };
-    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
+/// The log of engine `classic`, and its first transaction.
+pub(crate) fn log(ground: &Ground, map: LogMap) -> Result<(Box<dyn LogFormat>, Tid)> {
+    let (log, first) = open_log(ground, map)?;
+    let log = if ground.config.journaled_data { log } else { log.keeping(ground.config.device) };
+    Ok((Box::new(log), first))
 }
 
-/// Opens the log of [`open`], and says which transaction is its first.
-pub(crate) fn open_log(store: &Arc<dyn BlockStore>, map: LogMap, env: &Arc<dyn Env>) -> Result<(Jbd2Log, Tid)> {
+/// Opens a recovered, empty log for writing, and says which transaction is its first. Sets the features that are written (checksum v3, 64-bit, revoke).
+pub(crate) fn open_log(ground: &Ground, map: LogMap) -> Result<(Jbd2Log, Tid)> {
+    let Ground { store, env, .. } = ground;
     let mut sb = load_to_write(&**store, &map)?;
     if sb.sequence() < FEW {
         // Transactions of an older journal may still lie in the ring: none of them has a number that this one comes to soon.

@@ -72,7 +72,7 @@ impl Core {
 
     /// The same, of so many lines.
     fn checkpoint_of(&self, slice: u64) -> Result<bool> {
-        let Some(turn) = self.turns.take() else { return Ok(true) };
+        let Some(turn) = self.turns.take_or_share() else { return Ok(true) };
         self.check_alive()?;
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
@@ -107,7 +107,7 @@ impl Core {
             made => self.or_abort(made)?,
         };
         self.tried.fetch_max(end_of(batches), Relaxed);
-        let parts = in_order(&batch, &*self.client, self.home_pages.is_some());
+        let parts = in_order(&batch, &*self.client, self.pages.are_of_home());
         let written = self.write_home(&parts, &entries);
         if let Err(e) = written {
             give_back(&batch, &bufs);
@@ -119,12 +119,7 @@ impl Core {
         }
         self.home_works();
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
-        if let Some(all) = &self.pages {
-            all.give(&pages);
-        }
-        if let Some(home) = &self.home_pages {
-            home.give(&pages);
-        }
+        self.pages.give(&pages);
         // Not before: as long as the log has records of a block, whoever frees it must say so there.
         for (block, homing) in batch {
             if let Some((buf, records)) = bufs.get(&block) {
@@ -138,7 +133,7 @@ impl Core {
 
     /// Durably, the first part before the second, and the entries with one of them.
     fn write_home(&self, parts: &[Part; 2], entries: &[(u64, u32)]) -> Result<()> {
-        self.set_entries(entries)?;
+        self.pages.set_entries(entries)?;
         for part in needed(parts, entries) {
             part.write(&self.store, self.config.writers(&*self.env), self.block_size)?;
             self.flush()?;
@@ -283,8 +278,7 @@ impl Core {
     fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
         let mut state = buf.state.lock();
         let (kind, built) = (changed.kind, state.built);
-        let is_home = |at: InPage| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page));
-        let there = changed.page.is_some_and(|at| is_home(at) || self.home_pages.is_some());
+        let there = changed.page.is_some_and(|at| self.pages.is_there(at.page));
         if state.logged.has(changed.records) {
             let dirty = std::mem::take(&mut state.dirty);
             let image = state.image().or_else(|| there.then(Block::default));
@@ -311,24 +305,17 @@ impl Core {
 
     /// The page of the home that has all that is committed of a block, if one has.
     fn entry(&self, changed: &Changed) -> Option<u32> {
-        self.home_pages.as_ref().and(changed.page).map(|at| at.page)
+        changed.page.filter(|_| self.pages.are_of_home()).map(|at| at.page)
     }
 
     /// What a committed record says lies in a page.
     fn fetch(&self, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
-        if let Some(home) = &self.home_pages {
-            home.read(block, at.page, 0, image)?;
-            return if at.is(image) { Ok(()) } else { Err(JournalError::LostData { block }) };
-        }
-        let Some(pages) = &self.pages else { return Err(JournalError::LostData { block }) };
-        if pages.is_home(at.page) {
+        if !self.pages.read(block, at.page, image)? {
             self.store.read(self.byte_offset(block), image)?;
             if changed.page.is_none() {
                 // A checkpoint that failed may have brought later changes there, which come again.
                 return Ok(());
             }
-        } else if !pages.area().read(at.page, image)? {
-            return Err(JournalError::LostData { block });
         }
         if at.is(image) { Ok(()) } else { Err(JournalError::LostData { block }) }
     }

@@ -1,86 +1,69 @@
 //! The engine as the volume knows it.
 
+use super::data_pages::{DataPages, NoPages};
 use super::freed::Freed;
 use super::home_pages::HomePages;
 use super::pages::Pages;
 use super::steps;
-use super::turn::Turns;
 use super::waiting_since::WaitingSince;
-use super::{AtHome, Core, Dirty, Failing, record};
-use crate::block_engine::{Config, IN_PLACE};
-use crate::cache::Cache;
-use crate::common::Common;
-use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
+use super::{Core, Dirty, Failing, record};
+use crate::cache::{AtHome, Home};
+use crate::common::{self, Common};
+use crate::contract::{Engine, EngineStats, Extent, Tid};
 use crate::device::{Bound, Passing};
-use crate::piece::{Piece, Sources};
-use crate::{JournalError, Kind, Result, WriteSet};
-use ondol_block::BlockStore;
+use crate::in_place::IN_PLACE;
+use crate::turn::Turns;
+use crate::{Config, Ground, JournalError, Kind, Result, WriteSet};
+use ondol_env::Step;
 use ondol_env::apart::Striped;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex};
-use ondol_env::{Env, Step};
-use ondol_nvm_log::Log;
+use ondol_nvm_log::{Log, PageArea};
 
 /// A journal engine whose log is in NVM.
-pub struct ScalableEngine {
+pub(crate) struct ScalableEngine {
     core: Arc<Core>,
 }
 
-/// What an engine stands on.
-pub struct Ground {
-    /// Where home is.
-    pub store: Arc<dyn BlockStore>,
-    /// Bytes of a block, and blocks of the volume.
-    pub block_size: usize,
-    /// See `block_size`.
-    pub blocks: u64,
-    /// Its log, which is empty.
-    pub log: Log,
-    /// The volume.
-    pub client: Arc<dyn Client>,
-    /// Clock and processors.
-    pub env: Arc<dyn Env>,
-}
-
 impl ScalableEngine {
-    /// An engine over an empty log, with the pages beside it for file data.
-    pub fn new(ground: Ground, config: Config) -> Self {
-        Self::with(ground, config, false)
-    }
-
-    /// An engine over an empty log whose records name free pages of the home.
-    pub(crate) fn over_table(ground: Ground, config: Config) -> Self {
-        Self::with(ground, config, true)
-    }
-
-    fn with(ground: Ground, config: Config, over_table: bool) -> Self {
-        let Ground { store, block_size, blocks, log, client, env } = ground;
-        let common = Common::new(store.clone(), block_size, client.clone(), env, config);
-        let config = common.config;
-        let area = log.pages().cloned();
-        let (home_pages, pages) = match over_table {
-            true => (area.map(|area| Arc::new(HomePages::new(store.clone(), area))), None),
-            false => (None, area.map(|area| Pages::new(&area, block_size, config.dirty_bytes))),
+    /// An engine over an empty log, with the pages beside it for file data, of a volume of so many blocks.
+    pub(crate) fn new(ground: Ground, log: Log, blocks: u64) -> Self {
+        let home = Arc::new(AtHome::of(&ground));
+        let pages: Arc<dyn DataPages> = match log.pages() {
+            Some(area) => Arc::new(Pages::new(area, ground.block_size, ground.config.dirty_bytes)),
+            None => Arc::new(NoPages),
         };
-        let dirty = Arc::new(Dirty::default());
-        let in_pages = home_pages.clone().map(|home| (home, dirty.clone()));
-        let home = Arc::new(AtHome { store: store.clone(), block_size, pages: in_pages });
+        Self::with(ground, (log, blocks), home, (pages, Arc::default()))
+    }
+
+    /// The same, whose records name free pages of the home, which are those of `area`.
+    pub(crate) fn over_table(ground: Ground, log: Log, blocks: u64, area: PageArea) -> Self {
+        let dirty: Arc<Dirty> = Arc::default();
+        let pages = Arc::new(HomePages::new(ground.store.clone(), area, dirty.clone()));
+        Self::with(ground, (log, blocks), pages.clone(), (pages, dirty))
+    }
+
+    fn with(
+        ground: Ground,
+        (log, blocks): (Log, u64),
+        home: Arc<dyn Home>,
+        (pages, dirty): (Arc<dyn DataPages>, Arc<Dirty>),
+    ) -> Self {
+        let Config { device, dirty_bytes, kept_bytes, .. } = ground.config;
+        let common = Common::new(ground, home, Bound::new(device, dirty_bytes, kept_bytes));
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
-            cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client)),
             common,
             blocks,
             log,
-            bound: Bound::new(config.device, config.dirty_bytes, config.kept_bytes),
             dirty,
             freed: Freed::default(),
             counters: std::array::from_fn(|_| Mutex::default()),
             turns: Turns::default(),
             tried: AtomicU64::new(0),
             pages,
-            home_pages,
             failing: Failing::default(),
-            passing: Passing::new(config.device),
+            passing: Passing::new(device),
             handles: Striped::default(),
             brought: Striped::default(),
             passed: Striped::default(),
@@ -95,11 +78,11 @@ impl ScalableEngine {
 
 impl Engine for ScalableEngine {
     fn name(&self) -> &'static str {
-        if self.core.home_pages.is_some() { "remap" } else { "scalable" }
+        self.core.pages.engine()
     }
 
-    fn cache(&self) -> &Cache {
-        &self.core.cache
+    fn common(&self) -> &Common {
+        &self.core
     }
 
     fn take_as_empty(&self, _: u64, _: Kind) {}
@@ -131,20 +114,12 @@ impl Engine for ScalableEngine {
         self.core.publish(set).unwrap_or(Tid(u64::MAX))
     }
 
-    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let core = &self.core;
-        core.check_alive()?;
-        let dirty = core.in_place.write(bytes.len(), || core.write_in_place(block, offset, bytes))?;
-        core.is_dirty(dirty);
-        Ok(())
-    }
-
     fn takes_new_data(&self) -> bool {
         true
     }
 
     fn passes_new_data(&self, bytes: usize) -> bool {
-        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.passes(bytes)
+        self.core.pages.let_pass() && !self.core.home_rests() && self.core.passing.passes(bytes)
     }
 
     fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
@@ -179,34 +154,14 @@ impl Engine for ScalableEngine {
 
     fn journal_data(&self) {}
 
-    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        let core = &self.core;
-        crate::data::read(&self.core.cache, &*core.store, core.byte_offset(block), block, offset, buf)
-    }
-
-    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
-        let core = &self.core;
-        let (cache, store, block_size) = (Some(&*core.cache), &*core.store, core.block_size);
-        Sources { cache, store, block_size, bounded }.view(block, offset, len, pieces)
-    }
-
-    fn discard(&self, extent: Extent) -> Result<bool> {
-        self.core.check_alive()?;
-        self.core.discard(extent)
-    }
-
     fn tid(&self) -> Tid {
         self.core.tid()
     }
 
-    fn written(&self) -> u64 {
-        self.core.in_place.written()
-    }
-
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         let core = &self.core;
-        if let Some(pages) = core.pages.as_ref().filter(|_| core.log.durable() <= tid.0) {
-            pages.somebody_syncs(true);
+        if core.log.durable() <= tid.0 {
+            core.pages.somebody_syncs();
         }
         core.wait_for(tid, written)
     }
@@ -222,15 +177,7 @@ impl Engine for ScalableEngine {
     }
 
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-        steps::steps(&self.core)
-    }
-
-    fn stop(&self, why: &str) {
-        self.core.abort(&JournalError::Aborted(why.into()));
-    }
-
-    fn aborted(&self) -> Option<String> {
-        self.core.aborted.get().cloned()
+        common::steps(&self.core, &steps::PARTS)
     }
 
     fn home_failure(&self) -> Option<String> {
@@ -239,8 +186,7 @@ impl Engine for ScalableEngine {
 
     fn stats(&self) -> EngineStats {
         let log = self.core.log.stats();
-        let of_home = || self.core.home_pages.as_ref().map_or((0, 0), |home| home.used());
-        let (pages, all_pages) = self.core.pages.as_ref().map_or_else(of_home, Pages::used);
+        let (pages, all_pages) = self.core.pages.used();
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
         EngineStats {

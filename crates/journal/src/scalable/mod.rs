@@ -13,6 +13,7 @@
 
 mod blocks;
 mod checkpoint;
+mod data_pages;
 mod dirty;
 mod drain;
 mod engine;
@@ -26,37 +27,33 @@ mod pages;
 mod record;
 mod recover;
 mod steps;
-mod turn;
 mod waiting_since;
 
-pub use engine::{Ground, ScalableEngine};
+pub(crate) use engine::ScalableEngine;
 pub(crate) use logged::Logged;
 use pages::Waiting;
 pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
-use crate::Block;
-use crate::cache::{Buf, Cache, Closed, Home};
+use crate::cache::{Buf, Closed};
 use crate::common::Common;
 use crate::contract::{Extent, Kind, Tid};
-use crate::device::{Bound, Passing};
+use crate::device::Passing;
 use crate::handle::{Base, Staged};
+use crate::turn::Turns;
 use crate::{JournalError, Result, WriteSet};
+use data_pages::DataPages;
 use dirty::Dirty;
 use failing::Failing;
 use freed::Freed;
-use home_pages::HomePages;
-use named::Named;
-use ondol_block::{BlockStore, Pinned};
+use named::{Named, Naming};
 use ondol_env::apart::Striped;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
 use ondol_nvm_log::{Log, LogError, Promise};
-use pages::Pages;
 use record::Draft;
 use std::ops::Deref;
 use std::sync::Weak;
-use turn::Turns;
 use waiting_since::WaitingSince;
 
 /// Numbers that operations share are read and logged under a lock of their block; blocks share them.
@@ -75,18 +72,14 @@ pub(crate) struct Core {
     /// Blocks of the volume.
     blocks: u64,
     log: Log,
-    cache: Arc<Cache>,
-    bound: Bound,
     dirty: Arc<Dirty>,
     freed: Freed,
     counters: [Mutex<()>; COUNTERS],
     turns: Turns,
     /// Where the furthest of what a checkpoint has sealed is committed. Changed by who has the turn.
     tried: AtomicU64,
-    /// Pages for file data, if the pool has any.
-    pages: Option<Pages>,
-    /// Or free pages of the home, of engine `remap`.
-    home_pages: Option<Arc<HomePages>>,
+    /// Pages for file data.
+    pages: Arc<dyn DataPages>,
     failing: Failing,
     passing: Passing,
     /// Handles closed.
@@ -138,19 +131,6 @@ impl Core {
         self.in_place.flush(&*self.store, failed, || self.check_alive())
     }
 
-    fn write_in_place(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
-        self.cache.follow(block, offset, bytes, written.is_ok());
-        Ok(written?)
-    }
-
-    /// So many bytes wait for a flush.
-    fn is_dirty(&self, bytes: u64) {
-        if bytes >= self.bound.dirty {
-            self.bells.flusher.ring();
-        }
-    }
-
     /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or nobody has seen it yet.
     fn uncommitted_ns(&self) -> Option<u64> {
         let since = self.waiting_since.oldest(self.log.durable()).filter(|_| self.log.uncommitted() > 0)?;
@@ -171,7 +151,7 @@ impl Core {
             self.waiting_since.commit(end);
             self.passing.committed();
             self.flush_data()?;
-            self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
+            self.pages.store_waiting(end)
         }))?;
         // There may be data that no record names.
         self.or_abort(self.flush_first(written))?;
@@ -264,7 +244,7 @@ impl Core {
         let log = self.log.stats();
         log.used > log.capacity / part
             || self.holds_more_than(self.config.pending_bytes / part)
-            || self.home_pages.as_ref().is_some_and(|home| home.are_scarce(part))
+            || self.pages.are_scarce(part)
     }
 
     /// Applies one staged block to the live one, and fills in what its counters are then.
@@ -327,10 +307,7 @@ impl Core {
         }
     }
 
-    fn publish(&self, mut set: WriteSet<'_>) -> Result<Tid> {
-        if self.home_pages.is_none() {
-            set.own();
-        }
+    fn publish(&self, set: WriteSet<'_>) -> Result<Tid> {
         let WriteSet { arena, mut blocks, freed } = set;
         for (extent, _) in &freed {
             (0..u64::from(extent.len)).for_each(|i| drop(self.cache.forget(extent.start + i)));
@@ -339,7 +316,7 @@ impl Core {
         if blocks.is_empty() && freed.is_empty() {
             return Ok(self.tid());
         }
-        let mut naming = self.name_pages(&arena, &mut blocks);
+        let mut naming = Naming::new(&*self.pages, self.pages.name(self, &arena, &mut blocks));
         let (mut draft, dead) = self.draft(&arena, (&blocks, naming.as_slice()), &freed)?;
         let promise = self.promise(draft.bytes.len() as u64)?;
         let counters = self.lock_counters(&draft, &blocks);
@@ -349,7 +326,6 @@ impl Core {
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
         self.waiting_since.begin(&*self.env);
-        let numbers: Vec<u64> = naming.at_home().map(|n| blocks[n].buf.block).collect();
         let mut lent = naming.lent().peekable();
         for (n, staged) in blocks.into_iter().enumerate() {
             let page = lent.next_if(|(staged, _)| *staged == n).map(|(_, page)| page);
@@ -358,8 +334,8 @@ impl Core {
         drop(lent);
         let nth = self.handles.add(1).cast_unsigned();
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
-        let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
-        self.need_no_more(&dead, position);
+        let much = naming.completed(position, |block, image, page| self.let_go(block, image, page));
+        dead.iter().for_each(|buf| self.pages.freed(buf, position));
         drop(counters);
         if !freed.is_empty() {
             let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
@@ -375,36 +351,4 @@ impl Core {
 
 fn is_changed(staged: &Staged<'_>) -> bool {
     !matches!(staged.base, Base::Live) || !staged.changes.is_empty()
-}
-
-/// Where the cache finds what it does not hold.
-struct AtHome {
-    store: Arc<dyn BlockStore>,
-    block_size: usize,
-    /// Pages of the home that committed records name, or records that are to be committed; and which of them have blocks.
-    pages: Option<(Arc<HomePages>, Arc<Dirty>)>,
-}
-
-impl Home for AtHome {
-    /// Whatever is newer than home is live.
-    fn committed(&self, _block: u64) -> Option<Block> {
-        None
-    }
-
-    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        if self.read_elsewhere(block, 0, bytes)? {
-            return Ok(());
-        }
-        Ok(self.store.read(block * self.block_size as u64, bytes)?)
-    }
-
-    fn read_elsewhere(&self, block: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
-        let Some((home, dirty)) = &self.pages else { return Ok(false) };
-        let read = dirty.in_page(block, |page| home.read(block, page, offset, into));
-        read.map_or(Ok(false), |read| read.map(|()| true))
-    }
-    fn pin_elsewhere(&self, block: u64, bounded: bool) -> Result<Option<Option<Pinned>>> {
-        let Some((home, dirty)) = &self.pages else { return Ok(None) };
-        dirty.in_page(block, |page| home.pin(page, bounded)).transpose()
-    }
 }

@@ -9,15 +9,22 @@
 //!
 //! Only what lies in blocks that the operation has allocated may wait or go there: it may be home before it is committed, since no committed state reaches it.
 
+use super::Core;
+use super::data_pages::{DataPages, Delays};
+use super::named::{Image, Named, PART, Rests, at_once, bytes_in, whole};
+use super::record::{self, InPage};
 use crate::Block;
-use crate::{NumberHash, Result};
+use crate::cache::Buf;
+use crate::contract::Kind;
+use crate::handle::Staged;
+use crate::{JournalError, NumberHash, Result};
 use ondol_env::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::thread_number;
-use ondol_nvm_log::PageArea;
+use ondol_nvm_log::{PageArea, PageWrites};
 use std::collections::HashSet;
 
 const SHARDS: usize = 16;
@@ -28,6 +35,9 @@ const MOST_AT_ONCE: u64 = 1 << 20;
 
 /// The number of a page that there is not: home alone has the contents.
 pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// So great a part of the memory for blocks that are not home may wait, however fast home is, and of the pages: each that waits has one.
+const PARTS: u64 = 2;
 
 /// So many commits that no program waits for, one behind the other, and operations that bring much write it home themselves.
 const QUIET: u32 = 8;
@@ -107,10 +117,6 @@ impl Pages {
         Self { area: area.clone(), block_size, states, shards, per_shard, at_once, unawaited: AtomicU32::new(0) }
     }
 
-    pub(super) fn area(&self) -> &PageArea {
-        &self.area
-    }
-
     fn shard(&self) -> &Shard {
         &self.shards[thread_number() as usize % SHARDS]
     }
@@ -129,16 +135,6 @@ impl Pages {
         taken
     }
 
-    /// Nothing names these any more.
-    pub(super) fn give(&self, pages: &[u32]) {
-        let mut pages: Vec<u32> = pages.iter().copied().filter(|page| *page != NOWHERE).collect();
-        pages.sort_unstable();
-        pages.iter().for_each(|page| self.set(*page, FREE));
-        for of_one in pages.chunk_by(|a, b| a / self.per_shard == b / self.per_shard) {
-            self.shards[(of_one[0] / self.per_shard) as usize].free.lock().extend(of_one.iter().rev());
-        }
-    }
-
     fn set(&self, page: u32, state: u8) {
         self.states[page as usize].store(state, Release);
     }
@@ -155,76 +151,6 @@ impl Pages {
             shard.stored.store(0, Relaxed);
         }
         shard.stored.fetch_add(bytes, Relaxed) + bytes > self.at_once
-    }
-
-    /// A program waits for a commit, or one is made that none waits for.
-    pub(super) fn somebody_syncs(&self, does: bool) {
-        match does {
-            false => drop(self.unawaited.fetch_add(1, Relaxed)),
-            true if self.unawaited.load(Relaxed) > 0 => self.unawaited.store(0, Relaxed),
-            true => {}
-        }
-    }
-
-    /// No program has waited for a commit for so long that one may soon be waited for by a flush of the disk.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.unawaited.load(Relaxed) >= QUIET
-    }
-
-    /// The page holds what its record says, with that record's fence.
-    pub(super) fn is_stored(&self, page: u32) {
-        self.set(page, STORED);
-    }
-
-    /// These wait, each to be stored in its page if it must: page, block, image. Also says whether somebody should look how much waits by now.
-    pub(super) fn wait(&self, new: impl Iterator<Item = (u32, u64, Block)>) -> (Vec<Arc<Waiting>>, bool) {
-        let waiting: Vec<Arc<Waiting>> = new
-            .map(|(page, block, image)| {
-                self.set(page, WAITS);
-                Arc::new(Waiting { page, block, image, position: AtomicU64::new(0), freed: AtomicU64::new(0) })
-            })
-            .collect();
-        if waiting.is_empty() {
-            return (waiting, false);
-        }
-        let (added, part) = ((waiting.len() * self.block_size) as u64, self.at_once.max(1));
-        let shard = self.shard();
-        let mut all = shard.waiting.lock();
-        all.extend(waiting.iter().cloned());
-        let before = shard.waiting_bytes.fetch_add(added, Relaxed);
-        (waiting, before / part != (before + added) / part)
-    }
-
-    /// Bytes that wait.
-    pub(super) fn waiting(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.waiting_bytes.load(Relaxed)).sum()
-    }
-
-    /// Pages that are named, and all of them.
-    pub(super) fn used(&self) -> (u64, u64) {
-        let free: usize = self.shards.iter().map(|shard| shard.free.lock().len()).sum();
-        ((self.states.len() - free) as u64, self.states.len() as u64)
-    }
-
-    /// Stores what waits, durably: whoever commits everything below `end` does so before it counts. What records in there have freed is needed no more.
-    pub(super) fn store_waiting(&self, end: u64) -> Result<()> {
-        let mut taken: Vec<Arc<Waiting>> = Vec::new();
-        for shard in self.shards.iter().filter(|shard| shard.waiting_bytes.load(Relaxed) > 0) {
-            let mut waiting = shard.waiting.lock();
-            taken.append(&mut waiting);
-            shard.waiting_bytes.store(0, Relaxed);
-        }
-        taken.retain(|waiting| !waiting.is_freed_below(end));
-        if taken.is_empty() {
-            return Ok(());
-        }
-        self.area.write(taken.iter().map(|waiting| (waiting.page, &*waiting.image)))?.fence()?;
-        for waiting in taken {
-            let state = &self.states[waiting.page as usize];
-            // It may have come home meanwhile.
-            let _was_home = state.compare_exchange(WAITS, STORED, AcqRel, Acquire);
-        }
-        Ok(())
     }
 
     /// What waits and may go home: its records are complete. In the order of blocks.
@@ -256,10 +182,149 @@ impl Pages {
             shard.waiting_bytes.fetch_sub(gone as u64, Relaxed);
         }
     }
+}
 
-    /// Whether home has what this page was named for.
-    pub(super) fn is_home(&self, page: u32) -> bool {
+impl DataPages for Pages {
+    fn name<'p>(&self, core: &Core, arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
+        blocks.iter_mut().for_each(Staged::own);
+        let size = self.block_size;
+        let takes = |staged: &Staged<'_>| staged.kind == Kind::DATA && size <= PART * bytes_in(staged, false);
+        let new = blocks.iter().filter(|staged| staged.newborn && takes(staged)).count();
+        let all = blocks.iter().filter(|staged| takes(staged)).count();
+        let mut named = Vec::new();
+        if new > 0 && core.brings_home() {
+            named = core.write_new_home(arena, blocks, &takes);
+        }
+        let (all, new) = (all - named.len(), new - named.len());
+        if all == 0 {
+            return named;
+        }
+        let are_to_wait = self.are_to_wait((new * size) as u64, || core.log.durable());
+        let at_home: Vec<usize> = named.iter().map(|named| named.staged).collect();
+        let whole_ones =
+            blocks.iter_mut().enumerate().filter(|(n, block)| takes(block) && at_home.binary_search(n).is_err());
+        for ((staged, block), page) in whole_ones.zip(self.take(all)) {
+            let image = whole(block, arena, size);
+            let at = InPage { page, sum: record::sum(&image), or_home: block.newborn && are_to_wait };
+            let (block, image) = (block.buf.block, Image::Held(image));
+            named.push(Named { staged, block, at, image, rests: Rests::InMemory });
+        }
+        // The record takes them as its blocks come.
+        named.sort_unstable_by_key(|named| named.staged);
+        named
+    }
+
+    fn store(&self, named: &[Named<'_>]) -> Result<Option<PageWrites<'_>>> {
+        at_once(named).for_each(|(page, _)| self.set(page, STORED));
+        Ok(Some(self.area.write(at_once(named))?))
+    }
+
+    fn give(&self, pages: &[u32]) {
+        let mut pages: Vec<u32> = pages.iter().copied().filter(|page| *page != NOWHERE).collect();
+        pages.sort_unstable();
+        pages.iter().for_each(|page| self.set(*page, FREE));
+        for of_one in pages.chunk_by(|a, b| a / self.per_shard == b / self.per_shard) {
+            self.shards[(of_one[0] / self.per_shard) as usize].free.lock().extend(of_one.iter().rev());
+        }
+    }
+
+    fn freed(&self, buf: &Arc<Buf>, position: u64) {
+        let waiting = buf.state.lock().logged.take_waiting();
+        waiting.into_iter().for_each(|waiting| waiting.freed_at(position));
+    }
+
+    fn is_there(&self, page: u32) -> bool {
         page == NOWHERE || self.states.get(page as usize).is_some_and(|state| state.load(Acquire) == HOME)
+    }
+
+    fn read(&self, block: u64, page: u32, image: &mut [u8]) -> Result<bool> {
+        match self.is_there(page) {
+            true => Ok(false),
+            false if self.area.read(page, image)? => Ok(true),
+            false => Err(JournalError::LostData { block }),
+        }
+    }
+
+    fn used(&self) -> (u64, u64) {
+        let free: usize = self.shards.iter().map(|shard| shard.free.lock().len()).sum();
+        ((self.states.len() - free) as u64, self.states.len() as u64)
+    }
+}
+
+impl Delays for Pages {
+    fn let_pass(&self) -> bool {
+        true
+    }
+
+    fn wait(&self, blocks: &[Staged<'_>], named: &[Named<'_>]) -> (Vec<Arc<Waiting>>, bool) {
+        let waits = |named: &&Named<'_>| named.at.or_home && named.at.page != NOWHERE;
+        let waiting = named.iter().filter(waits).filter_map(|named| {
+            let (page, image) = (named.at.page, named.image.held()?.clone());
+            self.set(page, WAITS);
+            let (position, freed) = (AtomicU64::new(0), AtomicU64::new(0));
+            Some(Arc::new(Waiting { page, block: named.block, image, position, freed }))
+        });
+        let waiting: Vec<Arc<Waiting>> = waiting.collect();
+        if waiting.is_empty() {
+            return (waiting, false);
+        }
+        let (added, part) = ((waiting.len() * self.block_size) as u64, self.at_once.max(1));
+        let shard = self.shard();
+        let mut all = shard.waiting.lock();
+        all.extend(waiting.iter().cloned());
+        let before = shard.waiting_bytes.fetch_add(added, Relaxed);
+        drop(all);
+        for (named, waiting) in named.iter().filter(waits).zip(&waiting) {
+            blocks[named.staged].buf.state.lock().logged.wait(waiting);
+        }
+        (waiting, before / part != (before + added) / part)
+    }
+
+    fn somebody_syncs(&self) {
+        if self.unawaited.load(Relaxed) > 0 {
+            self.unawaited.store(0, Relaxed);
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.unawaited.load(Relaxed) >= QUIET
+    }
+
+    fn store_waiting(&self, end: u64) -> Result<()> {
+        let mut taken: Vec<Arc<Waiting>> = Vec::new();
+        for shard in self.shards.iter().filter(|shard| shard.waiting_bytes.load(Relaxed) > 0) {
+            let mut waiting = shard.waiting.lock();
+            taken.append(&mut waiting);
+            shard.waiting_bytes.store(0, Relaxed);
+        }
+        // What records in there have freed is needed no more.
+        taken.retain(|waiting| !waiting.is_freed_below(end));
+        if taken.is_empty() {
+            return Ok(());
+        }
+        self.area.write(taken.iter().map(|waiting| (waiting.page, &*waiting.image)))?.fence()?;
+        for waiting in taken {
+            let state = &self.states[waiting.page as usize];
+            // It may have come home meanwhile.
+            let _was_home = state.compare_exchange(WAITS, STORED, AcqRel, Acquire);
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.waiting_bytes.load(Relaxed)).sum()
+    }
+
+    fn much_waits(&self, core: &Core, flooded: bool) -> bool {
+        let all = self.area.pages(self.block_size) as u64 * self.block_size as u64;
+        let most = core.bound.kept.min(core.config.pending_bytes / PARTS).min(all / PARTS);
+        let most = most.max(self.block_size as u64);
+        self.waiting() >= if flooded { 2 * most } else { most }
+    }
+
+    fn drain(&self, core: &Core, waits: bool) -> u64 {
+        self.unawaited.fetch_add(1, Relaxed);
+        core.drain(self, waits)
     }
 }
 

@@ -1,21 +1,16 @@
 //! The commit timer, the flusher of data and the background checkpointer, as objects to be stepped.
 
 use super::Core;
-use crate::common;
-use crate::{JournalError, Result};
-use ondol_env::sync::Arc;
-use ondol_env::{Progress, Step};
+use crate::Result;
+use crate::common::Part;
+use ondol_env::Progress;
 
-pub(super) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
-    common::steps(
-        core,
-        &[
-            ("commit", |bells| &bells.committer, Core::commit_step),
-            ("flush", |bells| &bells.flusher, Core::flush_step),
-            ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
-        ],
-    )
-}
+/// The committer, the flusher of data, the checkpointer.
+pub(super) const PARTS: [Part<Core>; 3] = [
+    ("commit", |bells| &bells.committer, Core::commit_step),
+    ("flush", |bells| &bells.flusher, Core::flush_step),
+    ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
+];
 
 impl Core {
     /// Commits what is old, or much.

@@ -5,7 +5,7 @@ use ondol_block::{BlockStore, DeviceClass, RamStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
-use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges, scalable};
+use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Journal, Kind, LogMap, Patches, Ranges};
 use ondol_medium::{Domain, Nvm, Pool};
 use ondol_nvm_log::{Contents, Log, Options as LogOptions};
 use ondol_page_table::PageTable;
@@ -127,11 +127,15 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// What an engine of records begins with, over what its log was found to have, on a medium of so many blocks of so many bytes.
-    pub(crate) fn over(self, contents: Contents, (blocks, block_size): (u64, usize)) -> scalable::Ground {
+    /// The engine over a log.
+    pub(crate) fn open(self, journal: Journal, config: Config) -> Box<dyn Engine> {
         let Self { store, client, env, .. } = self;
-        let log = Log::start(contents, env.clone(), &LogOptions::default()).unwrap();
-        scalable::Ground { store, block_size, blocks, log, client, env }
+        ondol_journal::open(ondol_journal::Ground { store, block_size: BLOCK, client, env, config }, journal).unwrap()
+    }
+
+    /// The log of an engine of records, over what it was found to have.
+    pub(crate) fn log(&self, contents: Contents) -> Log {
+        Log::start(contents, self.env.clone(), &LogOptions::default()).unwrap()
     }
 }
 
