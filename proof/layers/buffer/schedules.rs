@@ -1,5 +1,6 @@
 //! Writers, flushers, syncer and reclaimer in interleavings that a seed decides, and power cuts of those.
 
+use crate::common::memory::MemoryHome;
 use crate::common::{env, id, medium_size, options, pool, shape};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Progress, Step};
@@ -7,7 +8,7 @@ use ondol_faults::Defect;
 use ondol_medium::{Nvm, Pool};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_schedule::{Schedule, Task};
-use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, MemoryHome, OnDamage, recover};
+use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, OnDamage, recover};
 
 const CAPACITY: usize = 8 << 10;
 const LEN: usize = 90;
