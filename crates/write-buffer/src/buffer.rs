@@ -9,9 +9,9 @@ use crate::recover::{OnDamage, Report, recover_area};
 use crate::shared::Core;
 use crate::stats::BufferStats;
 use crate::sync::Syncer;
-use crate::{Result, check};
-use ondol_env::Env;
+use crate::{BufferError, Result, check};
 use ondol_env::sync::Arc;
+use ondol_env::{Env, Step};
 use ondol_medium::Pool;
 
 /// How a buffer works.
@@ -84,6 +84,14 @@ impl Buffer {
         self.core.settle(&files)?;
         self.core.release_idle()?;
         Ok(())
+    }
+
+    /// All stages, for [`ondol_env::Background`]: without threads, writers do their work when the buffer is full.
+    pub fn steps(&self) -> Vec<Arc<dyn Step<Error = BufferError>>> {
+        let mut steps: Vec<Arc<dyn Step<Error = BufferError>>> =
+            vec![Arc::new(self.syncer()), Arc::new(self.reclaimer())];
+        steps.extend(self.flushers().into_iter().map(|flusher| Arc::new(flusher) as _));
+        steps
     }
 
     /// One flusher for each dirty queue.
