@@ -56,7 +56,7 @@ pub enum BufferError {
     },
     /// The header is of a format that this program does not know.
     #[error(
-        "the write buffer of {pool} is of a newer format ({what}; this program knows version {BUFFER_VERSION}): use the newer program \
+        "the write buffer of {pool} is of another format ({what}; this program knows version {BUFFER_VERSION}): use the program \
          that made it"
     )]
     Newer {

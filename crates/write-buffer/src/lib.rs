@@ -56,6 +56,7 @@ mod space;
 mod stats;
 mod sync;
 mod tree;
+mod whole;
 mod write;
 
 pub use area::Shape;
