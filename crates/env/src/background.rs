@@ -30,7 +30,8 @@ impl<E> Default for Background<E> {
 }
 
 impl<E: 'static> Background<E> {
-    /// Gives the step a thread of its own, so that no step waits for another. A step that fails is tried again at its next ring or tick.
+    /// Gives the step a thread of its own, so that no step waits for another. A step that fails is tried again at its
+    /// next ring or tick.
     ///
     /// # Errors
     /// The operating system has no thread: the step is not run.

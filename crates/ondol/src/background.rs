@@ -1,4 +1,5 @@
-//! Background work: on threads, or step by step. Only the facade gives the steps of engine, volume and write buffer threads.
+//! Background work: on threads, or step by step. Only the facade gives the steps of engine, volume and write buffer
+//! threads.
 
 use crate::Result;
 use crate::compose::Composed;

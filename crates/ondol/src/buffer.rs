@@ -30,8 +30,8 @@ use std::path::Path;
 
 pub use ondol_write_buffer::{Buffer, BufferError, BufferStats, Damage, File, Identity, Report};
 
-/// An open write buffer, with the threads that bring what it holds to the files. Dropping it leaves the rest in the pool, for the next
-/// [`WriteBuffer::open`]; [`Buffer::settle`] brings everything to the files first.
+/// An open write buffer, with the threads that bring what it holds to the files. Dropping it leaves the rest in the
+/// pool, for the next [`WriteBuffer::open`]; [`Buffer::settle`] brings everything to the files first.
 #[derive(Debug)]
 pub struct WriteBuffer {
     // The threads end before what they step.
@@ -48,10 +48,12 @@ impl Deref for WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Opens the buffer in the pool at `pool` for the files below `dir`; makes a pool of `size` bytes if there is none. What an earlier use
-    /// has left in the pool is written to the files first, with this process's rights. With `force`, damaged writes are given up.
+    /// Opens the buffer in the pool at `pool` for the files below `dir`; makes a pool of `size` bytes if there is none.
+    /// What an earlier use has left in the pool is written to the files first, with this process's rights. With
+    /// `force`, damaged writes are given up.
     ///
-    /// A pool belongs to one directory: the caller names the same one each time, and nobody else changes its files meanwhile.
+    /// A pool belongs to one directory: the caller names the same one each time, and nobody else changes its files
+    /// meanwhile.
     ///
     /// # Errors
     /// The pool is in use, damaged, too small, or another user's; `dir` is no directory; a file cannot be written.

@@ -1,13 +1,13 @@
-//! A program's own write-ahead log, on any file system: a record is durable when [`Wal::append`] returns, without a system call if the
-//! pool lies in NVM. The log itself is an ordinary file, which gets its records later.
+//! A program's own write-ahead log, on any file system: a record is durable when [`Wal::append`] returns, without a
+//! system call if the pool lies in NVM. The log itself is an ordinary file, which gets its records later.
 //!
 //! ```sh
 //! seq 1000 | cargo run -p ondol-write-buffer --example wal -- /dev/shm/wal.pool /var/tmp append
 //! cargo run -p ondol-write-buffer --example wal -- /dev/shm/wal.pool /var/tmp list
 //! ```
 //!
-//! Kill it at any moment: the next run finds every record of which the number was printed. In `/dev/shm` the pool survives the program,
-//! on a DAX file system or a disk a power failure, too.
+//! Kill it at any moment: the next run finds every record of which the number was printed. In `/dev/shm` the pool
+//! survives the program, on a DAX file system or a disk a power failure, too.
 
 use ondol_env::sync::Arc;
 use ondol_env::{Background, Env, System};
@@ -108,8 +108,8 @@ fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (crc32c(!0, &[record]) == word(4)).then_some((record, rest))
 }
 
-/// What the program does: `append` takes a record from each line of `input` and says the number of each that is durable, `list` says all
-/// records.
+/// What the program does: `append` takes a record from each line of `input` and says the number of each that is
+/// durable, `list` says all records.
 ///
 /// # Errors
 /// As for the log; `input` or `output` fail.

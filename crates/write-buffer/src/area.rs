@@ -34,8 +34,8 @@ impl Shape {
         [(AreaKind::BUFFER_TABLES, tables), (AreaKind::BUFFER_DATA, bytes)]
     }
 
-    /// Gives a pool the areas of a buffer, as large as its largest free range allows. A pool that has such areas keeps them. Durable when it
-    /// returns.
+    /// Gives a pool the areas of a buffer, as large as its largest free range allows. A pool that has such areas keeps
+    /// them. Durable when it returns.
     ///
     /// # Errors
     /// `Shape` when there is no room for 8 blocks; the pool's failure.

@@ -1,5 +1,5 @@
-//! A file's balanced tree in DRAM: LBN → where in NVM the newest bytes of that block of the file are (papers/2, §2.2). It is cut into shards, each
-//! with a lock of its own.
+//! A file's balanced tree in DRAM: LBN → where in NVM the newest bytes of that block of the file are (papers/2, §2.2).
+//! It is cut into shards, each with a lock of its own.
 
 use crate::phase::Phase;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The write stage: into NVM, durably, then into the tree (papers/2, §3.1); truncate and remove are records, too.
 //!
 //! A piece of more than a quarter of a block has a block of its own, copied before anything is locked; smaller pieces
-//! go into the thread's open fragment block, of which there are at most 16. A write to several stripes of the file, each of at
-//! most 64 blocks and a quarter of the buffer, is several operations, each with a sequence of its own.
+//! go into the thread's open fragment block, of which there are at most 16. A write to several stripes of the file,
+//! each of at most 64 blocks and a quarter of the buffer, is several operations, each with a sequence of its own.
 
 use crate::file::FileState;
 use crate::format::{BlockLine, BlockRecord, FragmentKind, LINE, Owner, SEQUENCE_LIMIT, data_sum, is_offset};

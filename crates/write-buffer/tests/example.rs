@@ -22,7 +22,8 @@ fn records(pool: &Path, dir: &Path) -> Vec<String> {
     records.into_iter().map(|record| String::from_utf8(record).expect("text")).collect()
 }
 
-/// Appends lines from number `first` on in a child, and kills it once `count` are acknowledged. Returns how many were by then.
+/// Appends lines from number `first` on in a child, and kills it once `count` are acknowledged. Returns how many were
+/// by then.
 fn killed(pool: &Path, dir: &Path, first: usize, count: usize) -> usize {
     let place = format!("{}\n{}", pool.display(), dir.display());
     let mut child = Command::new(std::env::current_exe().expect("this test"))

@@ -220,23 +220,21 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Opens the write buffer in the NVM pool `pool` for the files below the directory `dir`, on any file system. A pool of `size` bytes is made
- * if there is none, for the calling user alone. What an earlier use has left in the pool is written to the files first, with the rights of
- * the calling process. With `force`, damaged writes are given up; without, they are -EUCLEAN. -EPERM for a pool that another user owns or can read.
+ * Opens the write buffer in the NVM pool `pool` for the files below the directory `dir`, on any file system. A pool of
+ * `size` bytes is made if there is none, for the calling user alone. What an earlier use has left in the pool is
+ * written to the files first, with the rights of the calling process. With `force`, damaged writes are given up;
+ * without, they are -EUCLEAN. -EPERM for a pool that another user owns or can read.
  *
- * A pool belongs to one directory: name the same one each time. Nobody else may change its files until the buffer is closed.
+ * A pool belongs to one directory: name the same one each time. Nobody else may change its files until the buffer is
+ * closed.
  */
-int ondol_buffer_open(const char * pool,
-                      uint64_t size,
-                      const char * dir,
-                      bool force,
-                      struct ondol_buffer **buffer);
+int ondol_buffer_open(const char * pool, uint64_t size, const char * dir, bool force, struct ondol_buffer **buffer);
 
 /**
  * Writes everything to the files, durably, and closes the buffer.
  *
- * -EBUSY, when files of it are open, changes nothing. After any other return the buffer is given up; after an error the pool keeps what the files
- * lack, and the next ondol_buffer_open() writes it to them. NULL is no error.
+ * -EBUSY, when files of it are open, changes nothing. After any other return the buffer is given up; after an error
+ * the pool keeps what the files lack, and the next ondol_buffer_open() writes it to them. NULL is no error.
  */
 int ondol_buffer_close(struct ondol_buffer *buffer);
 
@@ -251,7 +249,8 @@ int ondol_buffer_settle(const struct ondol_buffer *buffer);
 int ondol_buffer_remove(const struct ondol_buffer *buffer, const char * path);
 
 /**
- * Opens a file for reading and writing. `path` is relative to the buffer's directory and cannot leave it. With `create`, a file that does not exist is made.
+ * Opens a file for reading and writing. `path` is relative to the buffer's directory and cannot leave it. With
+ * `create`, a file that does not exist is made.
  */
 int ondol_buffer_file_open(const struct ondol_buffer *buffer,
                            const char * path,
@@ -269,13 +268,10 @@ int ondol_buffer_file_close(struct ondol_buffer_file *file);
 int64_t ondol_buffer_file_pread(const struct ondol_buffer_file *file, void * buffer, size_t len, uint64_t offset);
 
 /**
- * Writes all bytes at `offset`, durably, and returns `len`. After a crash before that, the bytes of each block of 16 KiB of the file are there or
- * not. A full buffer is emptied first, which takes as long as the disk does.
+ * Writes all bytes at `offset`, durably, and returns `len`. After a crash before that, the bytes of each block of 16
+ * KiB of the file are there or not. A full buffer is emptied first, which takes as long as the disk does.
  */
-int64_t ondol_buffer_file_pwrite(const struct ondol_buffer_file *file,
-                                 const void * data,
-                                 size_t len,
-                                 uint64_t offset);
+int64_t ondol_buffer_file_pwrite(const struct ondol_buffer_file *file, const void * data, size_t len, uint64_t offset);
 
 /**
  * Truncates the file or extends it with zeros, durably.
@@ -288,8 +284,8 @@ int ondol_buffer_file_set_len(const struct ondol_buffer_file *file, uint64_t siz
 int64_t ondol_buffer_file_size(const struct ondol_buffer_file *file);
 
 /**
- * Fails, once, if the file could not be written in the background since the last call. Nothing is lost: the pool has the bytes, and they are tried again.
- * Writes are durable without this call.
+ * Fails, once, if the file could not be written in the background since the last call. Nothing is lost: the pool has
+ * the bytes, and they are tried again. Writes are durable without this call.
  */
 int ondol_buffer_file_sync(const struct ondol_buffer_file *file);
 

@@ -21,11 +21,13 @@ fn identity(path: &Text) -> Result<Identity> {
     Ok(name(path.path("path")?)?)
 }
 
-/// Opens the write buffer in the NVM pool `pool` for the files below the directory `dir`, on any file system. A pool of `size` bytes is made
-/// if there is none, for the calling user alone. What an earlier use has left in the pool is written to the files first, with the rights of
-/// the calling process. With `force`, damaged writes are given up; without, they are -EUCLEAN. -EPERM for a pool that another user owns or can read.
+/// Opens the write buffer in the NVM pool `pool` for the files below the directory `dir`, on any file system. A pool of
+/// `size` bytes is made if there is none, for the calling user alone. What an earlier use has left in the pool is
+/// written to the files first, with the rights of the calling process. With `force`, damaged writes are given up;
+/// without, they are -EUCLEAN. -EPERM for a pool that another user owns or can read.
 ///
-/// A pool belongs to one directory: name the same one each time. Nobody else may change its files until the buffer is closed.
+/// A pool belongs to one directory: name the same one each time. Nobody else may change its files until the buffer is
+/// closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_buffer_open(
     pool: Text,
@@ -44,8 +46,8 @@ pub extern "C" fn ondol_buffer_open(
 
 /// Writes everything to the files, durably, and closes the buffer.
 ///
-/// -EBUSY, when files of it are open, changes nothing. After any other return the buffer is given up; after an error the pool keeps what the files
-/// lack, and the next ondol_buffer_open() writes it to them. NULL is no error.
+/// -EBUSY, when files of it are open, changes nothing. After any other return the buffer is given up; after an error
+/// the pool keeps what the files lack, and the next ondol_buffer_open() writes it to them. NULL is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_buffer_close(buffer: Option<Box<Buffer>>) -> c_int {
     call(|| {
@@ -73,7 +75,8 @@ pub extern "C" fn ondol_buffer_remove(buffer: Option<&Buffer>, path: Text) -> c_
     call(|| Ok(needed(buffer, "buffer")?.0.remove(&identity(&path)?)?))
 }
 
-/// Opens a file for reading and writing. `path` is relative to the buffer's directory and cannot leave it. With `create`, a file that does not exist is made.
+/// Opens a file for reading and writing. `path` is relative to the buffer's directory and cannot leave it. With
+/// `create`, a file that does not exist is made.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_buffer_file_open(
     buffer: Option<&Buffer>,
@@ -105,8 +108,8 @@ pub extern "C" fn ondol_buffer_file_pread(file: Option<&BufferFile>, mut buffer:
     counting(|| Ok(needed(file, "file")?.file.read_at(offset, buffer.slice(len)?)? as u64))
 }
 
-/// Writes all bytes at `offset`, durably, and returns `len`. After a crash before that, the bytes of each block of 16 KiB of the file are there or
-/// not. A full buffer is emptied first, which takes as long as the disk does.
+/// Writes all bytes at `offset`, durably, and returns `len`. After a crash before that, the bytes of each block of 16
+/// KiB of the file are there or not. A full buffer is emptied first, which takes as long as the disk does.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_buffer_file_pwrite(file: Option<&BufferFile>, data: Bytes, len: usize, offset: u64) -> i64 {
     counting(|| {
@@ -127,8 +130,8 @@ pub extern "C" fn ondol_buffer_file_size(file: Option<&BufferFile>) -> i64 {
     counting(|| Ok(needed(file, "file")?.file.size()))
 }
 
-/// Fails, once, if the file could not be written in the background since the last call. Nothing is lost: the pool has the bytes, and they are tried again.
-/// Writes are durable without this call.
+/// Fails, once, if the file could not be written in the background since the last call. Nothing is lost: the pool has
+/// the bytes, and they are tried again. Writes are durable without this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_buffer_file_sync(file: Option<&BufferFile>) -> c_int {
     call(|| Ok(needed(file, "file")?.file.fsync()?))

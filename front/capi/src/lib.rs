@@ -1,5 +1,5 @@
-//! `libondol`: volumes, and write buffers in front of ordinary files, for C programs. `include/ondol.h` is made from this source (`cargo xtask header`), so the comments of public things
-//! speak to those who write C.
+//! `libondol`: volumes, and write buffers in front of ordinary files, for C programs. `include/ondol.h` is made from
+//! this source (`cargo xtask header`), so the comments of public things speak to those who write C.
 //!
 //! The types at the border say what C hands over: `Option<&T>` is a pointer that may be NULL and is lent for the call, `Option<Box<T>>` one
 //! that is given up, `Option<&mut MaybeUninit<T>>` room for an answer. C's strings and buffers have types of their own in `memory.rs`, which

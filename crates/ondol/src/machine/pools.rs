@@ -25,8 +25,8 @@ pub(crate) fn open(path: &Path, options: &NvmOptions) -> Result<Nvm> {
     })
 }
 
-/// As [`open`]. If there is nothing at `path`, makes an empty pool of `size` bytes there first, for its owner's eyes only: it will hold what
-/// programs write to files that others may not read.
+/// As [`open`]. If there is nothing at `path`, makes an empty pool of `size` bytes there first, for its owner's eyes
+/// only: it will hold what programs write to files that others may not read.
 pub(crate) fn open_or_make(path: &Path, size: u64, options: &NvmOptions) -> Result<Nvm> {
     match open(path, options) {
         Err(Error::Nvm(NvmError::Open { source, .. })) if source.kind() == ErrorKind::NotFound => {
