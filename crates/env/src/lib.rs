@@ -7,12 +7,14 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this is the door")]
 
 pub mod apart;
+mod background;
 mod clock;
 mod number;
 mod step;
 pub mod sync;
 pub mod waits;
 
+pub use background::Background;
 pub use clock::{Env, Fixed, System, Timestamp};
 pub use number::thread_number;
 pub use step::{Bell, Progress, Step};

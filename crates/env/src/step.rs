@@ -1,4 +1,4 @@
-//! Background work as objects that are stepped: who gives them a thread, or none, is the caller's choice.
+//! Background work as objects that are stepped: their owner gives them threads ([`crate::Background`]), or calls them.
 
 use crate::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Bell {
 
 /// A committer, checkpointer or flusher: `step` does one bounded piece of its work on the calling thread.
 ///
-/// The facade runs steps on threads; the crash laboratory calls them from a schedule it controls.
+/// The crash laboratory calls steps from a schedule it controls.
 pub trait Step: Send + Sync {
     /// The type of a failure of the work itself.
     type Error;

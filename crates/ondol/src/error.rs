@@ -8,6 +8,7 @@ use ondol_nvm_log::LogError;
 use ondol_page_table::TableError;
 use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
+use ondol_write_buffer::BufferError;
 use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -81,6 +82,9 @@ pub enum Error {
     /// The log of running programs in a pool cannot be used.
     #[error(transparent)]
     Run(Box<RunLogError>),
+    /// A write buffer failed, or cannot be used.
+    #[error(transparent)]
+    Buffer(Box<BufferError>),
     /// A volume in object storage cannot be reached, opened, written or snapshotted.
     #[error("{what}")]
     Bucket {
@@ -144,6 +148,16 @@ impl From<RunLogError> for Error {
     }
 }
 
+impl From<BufferError> for Error {
+    fn from(e: BufferError) -> Self {
+        match e {
+            BufferError::Nvm(e) => Self::Nvm(e),
+            BufferError::Pool(e) => (*e).into(),
+            e => Self::Buffer(Box::new(e)),
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn state(target: impl Into<String>, what: impl Into<String>) -> Self {
         Self::State { target: target.into(), what: what.into(), remedy: None }
@@ -174,6 +188,7 @@ impl Error {
             Self::StillOpen(_) => Errno::BUSY.raw_os_error(),
             Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Bucket { errno, .. } => *errno,
+            Self::Buffer(e) => crate::buffer::errno_of(e).raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
             Self::Holds { .. } | Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),

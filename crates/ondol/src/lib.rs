@@ -42,7 +42,8 @@
 //!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
-//! [`run`] is for programs on the file systems that they have: their synchronous writes end in a pool.
+//! [`buffer`] is for programs that write to files of their own through a library; [`run`] is for programs on the file
+//! systems that they have: their synchronous writes end in a pool.
 //!
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]
@@ -55,6 +56,7 @@ struct Readme;
 mod attributes;
 mod background;
 mod bucket;
+pub mod buffer;
 mod compose;
 mod directory;
 mod error;

@@ -3,12 +3,13 @@
 //! Whatever is open has a [`Hold`]. The last one to let go, the volume or a hold, closes. Holds are counted and listed where threads seldom meet:
 //! behind one of several doors, each in cache lines of its own.
 
-use crate::background::Background;
 use crate::compose::Composed;
 use crate::recording;
 use crate::{Error, Open, Result};
+use ondol_env::Background;
 use ondol_env::apart::{Apart, STRIPES, stripe};
 use ondol_env::sync::{Arc, Mutex, thread};
+use ondol_journal::JournalError;
 use ondol_volume::{Caller, Volume as Inodes};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -16,7 +17,7 @@ use std::ops::Deref;
 /// A mounted image with the threads that work for it.
 pub(crate) struct Mounted {
     // The threads must end before what they step.
-    background: Background,
+    background: Background<JournalError>,
     composed: Option<Composed>,
     /// Dropping closes.
     closes: bool,
@@ -48,7 +49,7 @@ pub(crate) struct Hold {
 }
 
 impl Mounted {
-    pub(crate) fn new(background: Background, composed: Composed, closes: bool) -> Self {
+    pub(crate) fn new(background: Background<JournalError>, composed: Composed, closes: bool) -> Self {
         Self { background, composed: Some(composed), closes }
     }
 

@@ -7,15 +7,9 @@ use crate::machine::{pools, rights};
 use crate::pool;
 use crate::{Error, Remedy, Result};
 use ondol_env::{Env, System};
-use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, PoolSpec, Whose, inspect};
+use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, Whose, inspect};
 use ondol_run_log::{Drain, Log, LogOptions, RunLogError, found, is_ext4, multigrain};
-use rustix::fs::{AtFlags, CWD, OFlags};
-use rustix::io::Errno;
 use serde::Serialize;
-use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -73,13 +67,7 @@ pub fn start(path: &Path, size: u64) -> Result<Start> {
 }
 
 fn try_start(path: &Path, size: u64) -> Result<Start> {
-    let prepared = match prepare(path) {
-        Err(Error::Nvm(NvmError::Open { source, .. })) if source.kind() == ErrorKind::NotFound => {
-            make(path, size).and_then(|()| prepare(path))
-        }
-        prepared => prepared,
-    };
-    let recovered = match prepared {
+    let recovered = match prepare(path, size) {
         Ok(recovered) => Some(recovered),
         Err(Error::Nvm(NvmError::Locked { .. })) => None,
         Err(e) => return Err(e),
@@ -100,33 +88,9 @@ fn mine(access: Access) -> NvmOptions {
     NvmOptions { access, whose: Whose::Mine, ..NvmOptions::default() }
 }
 
-/// Makes a pool for its owner's eyes only: it will hold what programs write to files that others may not read.
-fn make(path: &Path, size: u64) -> Result<()> {
-    let name = path.display().to_string();
-    let fail = |source| Error::from(NvmError::Open { what: "create", name: name.clone(), source });
-    // Without a name first: nobody is to see half of it.
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(OFlags::TMPFILE.bits().cast_signed());
-    let file = options.open(above).map_err(fail)?;
-    file.set_len(size).map_err(fail)?;
-    let nvm = Nvm::in_file(file.try_clone().map_err(fail)?, name.clone(), &mine(Access::Write))?;
-    let pool = Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?;
-    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    match rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
-        // Another run was first.
-        Err(Errno::EXIST) => return Ok(()),
-        linked => linked.map_err(|e| fail(e.into()))?,
-    }
-    // What is durable in it is of no use without its name.
-    File::open(above).and_then(|above| above.sync_all()).map_err(fail)?;
-    drop(pool);
-    Ok(())
-}
-
 /// With nobody else in the pool: what is left goes home, and the log begins anew.
-fn prepare(path: &Path) -> Result<Recovered> {
-    let mut pool = Pool::open(pools::open(path, &mine(Access::Write))?)?;
+fn prepare(path: &Path, size: u64) -> Result<Recovered> {
+    let mut pool = Pool::open(pools::open_or_make(path, size, &mine(Access::Write))?)?;
     let mut log = Log::prepare(&mut pool, &LogOptions::here())?.log;
     let recovered = bring_home(&log)?;
     if !recovered.is_complete() {

@@ -1,14 +1,15 @@
 //! The volume: `std::fs` over an image.
 
-use crate::background::{self, Background};
+use crate::background;
 use crate::compose::{self, Composed};
 use crate::file::{File, OpenOptions};
 use crate::media::Media;
 use crate::mounted::{Doors, Hold, Mounted};
 use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Open, Options, RecoverReport, Result};
-use ondol_env::Env;
 use ondol_env::sync::Arc;
+use ondol_env::{Background, Env};
+use ondol_journal::JournalError;
 use ondol_volume::{Caller, Error as VolumeError, Exchange, Rename, StatFs, Volume as Inodes};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -61,14 +62,14 @@ impl Volume {
     /// As [`Volume::open`].
     pub fn open_stepped(media: impl Into<Media>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
         let composed = compose::open_media(media.into(), options, env)?;
-        Ok(Self::new(Background::none(), composed, false))
+        Ok(Self::new(Background::default(), composed, false))
     }
 
     fn start(composed: Composed) -> Self {
-        Self::new(Background::start(composed.steps()), composed, true)
+        Self::new(background::start(composed.steps()), composed, true)
     }
 
-    fn new(background: Background, composed: Composed, closes: bool) -> Self {
+    fn new(background: Background<JournalError>, composed: Composed, closes: bool) -> Self {
         let caller = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self { doors: Doors::new(Mounted::new(background, composed, closes)), caller }
     }

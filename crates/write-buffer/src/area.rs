@@ -34,6 +34,25 @@ impl Shape {
         [(AreaKind::BUFFER_TABLES, tables), (AreaKind::BUFFER_DATA, bytes)]
     }
 
+    /// Gives a pool the areas of a buffer, as large as its largest free range allows. A pool that has such areas keeps
+    /// them. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Shape` when there is no room for 8 blocks; the pool's failure.
+    pub fn allot(&self, pool: &mut Pool) -> Result<()> {
+        if pool.area(AreaKind::BUFFER_TABLES).is_some() {
+            return Ok(());
+        }
+        let free = pool.header().free().map(|gap| gap.end - gap.start).max().unwrap_or(0);
+        // Both areas end with a page that may be used in part.
+        let blocks = free.saturating_sub(self.lines_at() + 2 * PAGE) / (u64::from(self.block_size) + BLOCK_BYTES);
+        if blocks < u64::from(MIN_BLOCKS) {
+            return Err(BufferError::Shape { pool: pool.nvm().name().into(), what: "it has no room for 8 blocks" });
+        }
+        pool.allot_all(&self.areas(blocks * u64::from(self.block_size)))?;
+        Ok(())
+    }
+
     fn lines_at(&self) -> u64 {
         (FILES_AT + u64::from(self.files) * FILE_BYTES).next_multiple_of(PAGE)
     }

@@ -9,9 +9,10 @@ use crate::recover::{OnDamage, Report, recover_area};
 use crate::shared::Core;
 use crate::stats::BufferStats;
 use crate::sync::Syncer;
-use crate::{Result, check};
-use ondol_env::Env;
-use ondol_env::sync::Arc;
+use crate::tree::Tree;
+use crate::{BufferError, Result, check};
+use ondol_env::sync::{Arc, RwLock};
+use ondol_env::{Env, Step};
 use ondol_medium::Pool;
 
 /// How a buffer works.
@@ -86,6 +87,14 @@ impl Buffer {
         Ok(())
     }
 
+    /// All stages, for [`ondol_env::Background`]: without threads, writers do their work when the buffer is full.
+    pub fn steps(&self) -> Vec<Arc<dyn Step<Error = BufferError>>> {
+        let mut steps: Vec<Arc<dyn Step<Error = BufferError>>> =
+            vec![Arc::new(self.syncer()), Arc::new(self.reclaimer())];
+        steps.extend(self.flushers().into_iter().map(|flusher| Arc::new(flusher) as _));
+        steps
+    }
+
     /// One flusher for each dirty queue.
     pub fn flushers(&self) -> Vec<Flusher> {
         (0..self.core.dirty.count()).map(|queue| Flusher { core: self.core.clone(), queue }).collect()
@@ -106,9 +115,12 @@ impl Buffer {
         let core = &self.core;
         let files = core.files.lock().all();
         let dirty = |file: &Arc<crate::file::FileState>| -> u64 {
-            let tree = file.tree.read();
-            let dirty = tree.nodes.values().filter(|node| !node.phase.is_clean());
-            dirty.flat_map(|node| &node.segments).map(|s| u64::from(s.len())).sum()
+            let of_shard = |shard: &RwLock<Tree>| -> u64 {
+                let tree = shard.read();
+                let dirty = tree.nodes.values().filter(|node| !node.phase.is_clean());
+                dirty.flat_map(|node| &node.segments).map(|s| u64::from(s.len())).sum()
+            };
+            file.shards().map(of_shard).sum()
         };
         let blocks: u64 = core.area.header.blocks.into();
         let free_blocks: u64 = core.space.available().into();

@@ -1,7 +1,9 @@
 //! Invariants of what is in memory, as a function.
 
+use crate::format::shard_of;
 use crate::shared::Core;
-use crate::tree::Life;
+use crate::tree::{Life, Tree};
+use ondol_env::sync::atomic::Ordering::SeqCst;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What does not hold. Nobody uses the buffer meanwhile.
@@ -10,36 +12,21 @@ pub(crate) fn check(core: &Core) -> Vec<String> {
     let mut live: BTreeMap<u32, u64> = BTreeMap::new();
     let files = core.files.lock().all();
     for file in &files {
-        let tree = file.tree.read();
+        let (size, last) = (file.whole.lock().size, file.last.load(SeqCst));
         let mut fault = |what: String| faults.push(format!("{}: {what}", file.identity));
-        for (lbn, node) in &tree.nodes {
-            let inside = |end: u32| u64::from(end) <= core.area.block_size();
-            let sorted = node.segments.windows(2).all(|s| s[0].end <= s[1].start);
-            if !sorted || node.segments.iter().any(|s| s.start >= s.end || !inside(s.end)) {
-                fault(format!("segments of block {lbn} overlap or are empty: {:?}", node.segments));
+        for (number, shard) in file.shards().enumerate() {
+            let tree = shard.read();
+            if tree.nodes.keys().any(|lbn| shard_of(*lbn, core.area.header.stripe()) != number) {
+                fault(format!("shard {number} has a block of another"));
             }
-            let end = node.segments.last().map_or(0, |s| lbn * core.area.block_size() + u64::from(s.end));
-            if end > tree.size {
-                fault(format!("block {lbn} ends at {end}, the file at {}", tree.size));
-            }
-            if !node.phase.is_sound() {
-                fault(format!("block {lbn} has the phase {:?}", node.phase));
-            }
-            if node.segments.iter().any(|s| s.sequence > tree.last) {
-                fault(format!("block {lbn} has bytes of an operation that was not yet"));
-            }
-            for s in &node.segments {
-                *live.entry(s.block).or_default() += u64::from(s.len());
-            }
+            check_shard(core.area.block_size(), &tree, (size, last), &mut live, &mut fault);
         }
-        for control in &tree.controls {
+        let whole = file.whole.lock();
+        for control in &whole.controls {
             *live.entry(control.block).or_default() += 1;
         }
-        if tree.synced > tree.last || tree.home_end() > tree.size {
-            fault(format!("synced {} of {}, home {} of {}", tree.synced, tree.last, tree.home_len, tree.size));
-        }
-        if tree.life == Life::Released {
-            fault("it is released and has a slot".into());
+        if whole.synced > last || whole.home_end() > whole.size {
+            fault(format!("synced {} of {last}, home {} of {}", whole.synced, whole.home_len, whole.size));
         }
     }
     let open: BTreeSet<u32> =
@@ -62,4 +49,37 @@ pub(crate) fn check(core: &Core) -> Vec<String> {
         }
     }
     faults
+}
+
+/// One shard of a file of so many bytes, after so many operations.
+fn check_shard(
+    block_size: u64,
+    tree: &Tree,
+    (size, last): (u64, u64),
+    live: &mut BTreeMap<u32, u64>,
+    fault: &mut dyn FnMut(String),
+) {
+    for (lbn, node) in &tree.nodes {
+        let inside = |end: u32| u64::from(end) <= block_size;
+        let sorted = node.segments.windows(2).all(|s| s[0].end <= s[1].start);
+        if !sorted || node.segments.iter().any(|s| s.start >= s.end || !inside(s.end)) {
+            fault(format!("segments of block {lbn} overlap or are empty: {:?}", node.segments));
+        }
+        let end = node.segments.last().map_or(0, |s| lbn * block_size + u64::from(s.end));
+        if end > size {
+            fault(format!("block {lbn} ends at {end}, the file at {size}"));
+        }
+        if !node.phase.is_sound() {
+            fault(format!("block {lbn} has the phase {:?}", node.phase));
+        }
+        if node.segments.iter().any(|s| s.sequence > last) {
+            fault(format!("block {lbn} has bytes of an operation that was not yet"));
+        }
+        for s in &node.segments {
+            *live.entry(s.block).or_default() += u64::from(s.len());
+        }
+    }
+    if tree.life == Life::Released {
+        fault("it is released and has a slot".into());
+    }
 }

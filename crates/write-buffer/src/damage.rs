@@ -3,8 +3,8 @@
 //! A record that fails its checksum may be a write that a crash cut, which was never acknowledged. It is certainly
 //! damage if
 //!
-//! - a whole record of the same file has a higher sequence (one operation has one fence, so the earlier one was
-//!   durable), and such records do not cover the bytes of the damaged one;
+//! - a whole record of the same shard of the file, or a whole *length* or *removed* of the file, has a higher sequence (one
+//!   operation has one fence, so the earlier one was durable), and such records do not cover the bytes of the damaged one;
 //! - it is a fragment, and behind it in the same block and life stands a readable one that begins an operation (part
 //!   0), or readable ones of two different operations;
 //! - it is a fragment, and the block's successor says that the block was filled further;
@@ -84,7 +84,6 @@ pub(crate) enum What {
 /// A file with records that are not synced.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) slot: u32,
     pub(crate) identity: Identity,
     pub(crate) records: Vec<Record>,
 }
@@ -156,7 +155,7 @@ pub(crate) fn find(area: &Area) -> Result<Contents> {
     }
     for (slot, records) in by_slot {
         if let Some(Slot::Live { identity, .. }) = slots.get(slot as usize) {
-            contents.files.push(Found { slot, identity: identity.clone(), records });
+            contents.files.push(Found { identity: identity.clone(), records });
         }
     }
     Ok(contents)

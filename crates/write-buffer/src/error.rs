@@ -4,7 +4,7 @@ use crate::Damage;
 use crate::format::BUFFER_VERSION;
 use crate::home::Identity;
 use ondol_env::sync::Arc;
-use ondol_medium::{HeaderFault, NvmError};
+use ondol_medium::{HeaderFault, NvmError, PoolError};
 
 /// The result of an operation of the buffer.
 pub type Result<T> = std::result::Result<T, BufferError>;
@@ -34,6 +34,9 @@ pub enum BufferError {
     /// The memory below failed.
     #[error(transparent)]
     Nvm(#[from] NvmError),
+    /// The pool has no room for the areas.
+    #[error(transparent)]
+    Pool(Box<PoolError>),
     /// The home failed. What was acknowledged stays in NVM.
     #[error(transparent)]
     Home(#[from] HomeError),
@@ -53,7 +56,7 @@ pub enum BufferError {
     },
     /// The header is of a format that this program does not know.
     #[error(
-        "the write buffer of {pool} is of a newer format ({what}; this program knows version {BUFFER_VERSION}): use the newer program \
+        "the write buffer of {pool} is of another format ({what}; this program knows version {BUFFER_VERSION}): use the program \
          that made it"
     )]
     Newer {
@@ -123,4 +126,13 @@ pub enum BufferError {
     /// A file has had 2^48 operations, or the buffer 2^32 files, since it was last empty.
     #[error("counters of the write buffer are spent: close it and open it again")]
     Spent,
+}
+
+impl From<PoolError> for BufferError {
+    fn from(e: PoolError) -> Self {
+        match e {
+            PoolError::Nvm(e) => Self::Nvm(e),
+            e => Self::Pool(Box::new(e)),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use crate::file::{File, FileState};
 use crate::format::{FragmentKind, Owner, SlotState};
 use crate::home::Identity;
 use crate::shared::Core;
-use crate::tree::{Life, Tree};
+use crate::tree::Life;
 use crate::{BufferError, HomeError, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::{Arc, MutexGuard};
@@ -66,7 +66,7 @@ impl Core {
         let mut files = self.files.lock();
         loop {
             if let Some(file) = files.names.get(identity).cloned() {
-                if file.tree.read().life == Life::Open {
+                if file.life() == Life::Open {
                     return Ok(File::new(self.clone(), file));
                 }
                 self.bury(&mut files, &file);
@@ -93,8 +93,7 @@ impl Core {
         files.next_incarnation = incarnation.checked_add(1).ok_or(BufferError::Spent)?;
         let owner = Owner { slot, incarnation };
         self.store_slot(owner, identity)?;
-        let tree = Tree::new(owner, len, self.area.block_size());
-        let file = Arc::new(FileState::new(identity.clone(), owner, home, tree));
+        let file = Arc::new(FileState::new(identity.clone(), owner, home, len, &self.area.header));
         files.names.insert(identity.clone(), file.clone());
         files.by_slot[slot as usize] = Some(file.clone());
         Ok(File::new(self.clone(), file))
@@ -142,11 +141,7 @@ impl Core {
             if file.handles.load(SeqCst) > 0 {
                 continue;
             }
-            let is_idle = {
-                let tree = file.tree.read();
-                tree.life == Life::Open && tree.is_clean()
-            };
-            if is_idle {
+            if file.life() == Life::Open && file.is_clean() {
                 self.release(files, &file)?;
                 any = true;
             }
@@ -157,18 +152,19 @@ impl Core {
     /// No record of the file counts any more, durably; then its slot and its blocks are others'.
     fn release(&self, files: &mut Files, file: &Arc<FileState>) -> Result<()> {
         let mut gone = Vec::new();
-        let mut tree = file.tree.write();
-        let owner = tree.owner;
+        let _alone = file.syncing.lock();
+        let mut shards = file.lock_all();
+        let owner = file.owner;
         let word = self.area.seal.state_word(owner.slot, SlotState::Dead(owner.incarnation));
         let mut batch = self.area.nvm().stored();
         batch.store_u64(self.area.slot_at(owner.slot), word)?;
         batch.write_back().fence()?;
-        tree.life = Life::Released;
-        let last = tree.last;
-        tree.set_synced(last, &mut gone);
-        tree.nodes.values_mut().for_each(|node| node.clear(&mut gone));
-        tree.nodes.clear();
-        drop(tree);
+        file.whole.lock().set_synced(file.last.load(SeqCst), &mut gone);
+        for tree in &mut shards {
+            tree.life = Life::Released;
+            tree.clear(&mut gone);
+        }
+        drop(shards);
         self.space.let_go(&gone);
         if files.names.get(&file.identity).is_some_and(|named| Arc::ptr_eq(named, file)) {
             files.names.remove(&file.identity);

@@ -7,7 +7,7 @@ use crate::file::FileState;
 use crate::queue::{Due, Place};
 use crate::shared::Core;
 use crate::stats::Counters;
-use crate::tree::{Life, Tree};
+use crate::tree::Life;
 use crate::{BufferError, Result};
 use ondol_env::sync::Arc;
 use ondol_env::{Bell, Progress, Step};
@@ -92,7 +92,7 @@ impl Core {
                 .filter_map(|due| if let Place::Block(lbn) = due.place { Some(lbn) } else { None })
                 .collect();
             if blocks.len() < of_file.len() {
-                file.tree.write().length.take();
+                file.whole.lock().length.take();
                 result = result.and(self.flush_length(file, true));
             }
             result = result.and(self.flush_blocks(file, &blocks));
@@ -107,9 +107,9 @@ impl Core {
     /// Cuts home, and makes it as long as the file. `taken` says that the length was taken out of its queue.
     fn flush_length(&self, file: &Arc<FileState>, taken: bool) -> Result<()> {
         let _alone = file.order.write();
-        let (cut, size, life) = {
-            let tree = file.tree.read();
-            (tree.cut, tree.size, tree.life)
+        let (cut, size) = {
+            let whole = file.whole.lock();
+            (whole.cut, whole.size)
         };
         let set = || {
             if let Some(cut) = cut {
@@ -118,17 +118,17 @@ impl Core {
             // With nothing else to say, a length that grew by writes needs no call.
             if taken || cut.is_some() { file.home.set_len(size) } else { Ok(()) }
         };
-        let done = if life == Life::Open { set() } else { Ok(()) };
-        let mut tree = file.tree.write();
+        let done = if file.life() == Life::Open { set() } else { Ok(()) };
+        let mut whole = file.whole.lock();
         if done.is_ok() {
-            tree.home_len = size;
+            whole.home_len = size;
             // A deeper cut since then is still to be made.
-            tree.cut = tree.cut.filter(|now| Some(*now) != cut);
+            whole.cut = whole.cut.filter(|now| Some(*now) != cut);
         }
-        if taken && tree.length.landed(done.is_ok()) {
+        if taken && whole.length.landed(done.is_ok()) {
             self.push_due(file, Place::Length);
         }
-        drop(tree);
+        drop(whole);
         done.map_err(|e| self.failed(file, "set the length of", e))
     }
 
@@ -140,16 +140,17 @@ impl Core {
             let begin = at;
             let copied = self.copy_runs(file, blocks, &mut at, &mut runs);
             let written = copied.and_then(|()| self.write_runs(file, &runs));
-            let mut tree = file.tree.write();
             let end = runs.iter().map(|run| run.offset + run.bytes.len() as u64).max().unwrap_or(0);
-            if written.is_ok() {
-                tree.home_len = tree.home_len.max(end);
-            }
+            let is_cut = {
+                let mut whole = file.whole.lock();
+                if written.is_ok() {
+                    whole.home_len = whole.home_len.max(end);
+                }
+                whole.cut.is_some()
+            };
             for lbn in &blocks[begin..at] {
-                land(self, file, &mut tree, *lbn, written.is_ok());
+                land(self, file, *lbn, written.is_ok());
             }
-            let is_cut = tree.cut.is_some();
-            drop(tree);
             drop(order);
             let go_on = match written {
                 Ok(()) if is_cut && at < blocks.len() => self.flush_length(file, false),
@@ -170,8 +171,8 @@ impl Core {
         let block_size = self.area.block_size();
         let mut bytes = 0;
         while let Some(lbn) = blocks.get(*at).filter(|_| bytes < MOST_BYTES) {
-            let mut tree = file.tree.write();
-            if tree.cut.is_some() && tree.life == Life::Open {
+            let mut tree = file.shard(*lbn).write();
+            if tree.life == Life::Open && file.whole.lock().cut.is_some() {
                 return Ok(());
             }
             *at += 1;
@@ -211,7 +212,8 @@ impl Core {
 }
 
 /// The flush of a block is over.
-fn land(core: &Core, file: &Arc<FileState>, tree: &mut Tree, lbn: u64, is_home: bool) {
+fn land(core: &Core, file: &Arc<FileState>, lbn: u64, is_home: bool) {
+    let mut tree = file.shard(lbn).write();
     if let Some(node) = tree.nodes.get_mut(&lbn)
         && node.phase.landed(is_home)
     {

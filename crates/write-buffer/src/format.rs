@@ -7,13 +7,17 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const SIGNATURE: [u8; 8] = *b"ONDOLWB\0";
 /// The version of the format that this program writes.
-pub const BUFFER_VERSION: u32 = 1;
+pub const BUFFER_VERSION: u32 = 2;
 /// Bytes of a line, to which all records are aligned.
 pub(crate) const LINE: u64 = ondol_power::LINE as u64;
 pub(crate) const HEADER_BYTES: usize = 128;
 pub(crate) const FILE_BYTES: u64 = 512;
 pub(crate) const BLOCK_BYTES: u64 = LINE;
 pub(crate) const FRAGMENT_BYTES: u64 = 48;
+/// Parts of a file's tree, each with a lock of its own.
+pub(crate) const SHARDS: usize = 8;
+/// Blocks that one operation can have in a large buffer.
+const MOST_BLOCKS: u32 = 64;
 /// Sequences and incarnations stay below, so that counting on cannot overflow.
 pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 48;
 
@@ -132,6 +136,18 @@ impl Header {
         }
         Ok(Self { uuid: raw.uuid, epoch, state, block_size, blocks: raw.blocks.get(), files: raw.files.get() })
     }
+}
+
+impl Header {
+    /// Blocks of a stripe: an operation on bytes lies in one, so that a few can never take the whole buffer.
+    pub(crate) fn stripe(&self) -> u64 {
+        u64::from((self.blocks / 4).clamp(1, MOST_BLOCKS))
+    }
+}
+
+/// The shard that a block of a file belongs to. Recovery goes by it, too.
+pub(crate) fn shard_of(lbn: u64, stripe: u64) -> usize {
+    (lbn / stripe) as usize % SHARDS
 }
 
 pub(crate) fn is_block_size(size: u32) -> bool {

@@ -17,18 +17,18 @@
 //! ```
 //! use ondol_env::{System, sync::Arc};
 //! use ondol_medium::{Nvm, Pool, PoolSpec};
-//! use ondol_write_buffer::{Buffer, Identity, MemoryHome, Options, Shape};
+//! use ondol_write_buffer::{Buffer, DirectoryHome, Identity, Options, Shape};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
 //! let areas = Shape::default().areas(1 << 20).to_vec();
 //! let pool = Pool::create(Nvm::volatile(4 << 20)?, &PoolSpec { areas, ..PoolSpec::default() })?;
-//! let home = Arc::new(MemoryHome::new());
-//! let (buffer, _) = Buffer::open(&pool, home.clone(), Arc::new(System), &Options::default())?;
-//! let name = Identity::new(b"floor")?;
-//! let file = buffer.open_file(&name, true)?;
+//! let home = Arc::new(DirectoryHome::new(dir.path())?);
+//! let (buffer, _) = Buffer::open(&pool, home, Arc::new(System), &Options::default())?;
+//! let file = buffer.open_file(&Identity::new(b"floor")?, true)?;
 //! file.write_at(0, b"warm")?;
-//! assert_eq!(home.contents(&name).as_deref(), Some(&b""[..]));
+//! assert_eq!(std::fs::read(dir.path().join("floor"))?, b"");
 //! buffer.settle()?;
-//! assert_eq!(home.contents(&name).as_deref(), Some(&b"warm"[..]));
+//! assert_eq!(std::fs::read(dir.path().join("floor"))?, b"warm");
 //! # Ok(())
 //! # }
 //! ```
@@ -56,6 +56,7 @@ mod space;
 mod stats;
 mod sync;
 mod tree;
+mod whole;
 mod write;
 
 pub use area::Shape;
@@ -65,7 +66,7 @@ pub use error::{BufferError, HomeError, Result};
 pub use file::File;
 pub use flush::Flusher;
 pub use format::BUFFER_VERSION;
-pub use home::{DirectoryHome, Fault, Home, HomeFile, Identity, MemoryHome};
+pub use home::{DirectoryHome, Home, HomeFile, Identity};
 pub use reclaim::Reclaimer;
 pub use recover::{OnDamage, Report, recover};
 pub use stats::BufferStats;

@@ -1,7 +1,7 @@
 //! Reads: the newest bytes from NVM through the tree, the others from home.
 //!
-//! Home is read without a lock. If the tree has lost something meanwhile (reclaim, truncate) the read begins again,
-//! the third time with the tree locked.
+//! Home is read without a lock. If the shard has lost something meanwhile (reclaim, truncate) the read begins again,
+//! the third time with the shard locked.
 
 use crate::file::FileState;
 use crate::shared::Core;
@@ -14,13 +14,33 @@ use std::ops::Range;
 const TRIES: usize = 2;
 
 impl Core {
+    /// Reads stripe after stripe, each as one.
     pub(crate) fn read(&self, file: &FileState, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let stripe = self.area.header.stripe() * self.area.block_size();
+        let mut done = 0;
+        loop {
+            let at = offset + done as u64;
+            let most = (stripe - at % stripe).min((buf.len() - done) as u64) as usize;
+            let read = self.read_stripe(file, at, &mut buf[done..done + most])?;
+            done += read;
+            if read < most || done == buf.len() {
+                return Ok(done);
+            }
+        }
+    }
+
+    fn read_stripe(&self, file: &FileState, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let shard = file.shard(offset / self.area.block_size());
         for attempt in 0.. {
-            let tree = file.tree.read();
+            let tree = shard.read();
             self.check_life(file, tree.life)?;
-            let len = tree.size.saturating_sub(offset).min(buf.len() as u64) as usize;
+            let (size, home_end) = {
+                let whole = file.whole.lock();
+                (whole.size, whole.home_end())
+            };
+            let len = size.saturating_sub(offset).min(buf.len() as u64) as usize;
             let buf = &mut buf[..len];
-            let missing = self.missing(&tree, offset, len as u64);
+            let missing = self.missing(&tree, home_end, offset, len as u64);
             if missing.is_empty() {
                 self.fill(&tree, offset, buf)?;
                 return Ok(len);
@@ -30,12 +50,12 @@ impl Core {
                 self.fill_over(&tree, offset, buf)?;
                 return Ok(len);
             }
-            let (taken_out, size) = (tree.taken_out, tree.size);
+            let taken_out = tree.taken_out;
             drop(tree);
             self.read_home(file, offset, buf, &missing)?;
-            let tree = file.tree.read();
+            let tree = shard.read();
             // What reclaim took out is home by now, but perhaps was not when home was read.
-            if tree.taken_out == taken_out && tree.size >= size {
+            if tree.taken_out == taken_out && file.whole.lock().size >= size {
                 self.fill_over(&tree, offset, buf)?;
                 return Ok(len);
             }
@@ -44,8 +64,8 @@ impl Core {
     }
 
     /// The bytes that only home has: from the first of them to the last. Empty if there are none.
-    fn missing(&self, tree: &Tree, offset: u64, len: u64) -> Range<u64> {
-        let end = (offset + len).min(tree.home_end());
+    fn missing(&self, tree: &Tree, home_end: u64, offset: u64, len: u64) -> Range<u64> {
+        let end = (offset + len).min(home_end);
         let block_size = self.area.block_size();
         let (mut first, mut last) = (None, offset);
         let mut at = offset;

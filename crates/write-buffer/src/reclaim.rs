@@ -11,7 +11,8 @@ use crate::phase::Phase;
 use crate::scan;
 use crate::shared::Core;
 use crate::stats::Counters;
-use crate::tree::{Gone, Tree};
+use crate::tree::Gone;
+use crate::whole::Control;
 use crate::{BufferError, Result};
 use ondol_env::sync::Arc;
 use ondol_env::{Bell, Progress, Step};
@@ -73,9 +74,11 @@ impl Core {
             if self.space.available() >= wanted {
                 break;
             }
-            let mut gone = Vec::new();
-            any |= file.tree.write().let_go_of_clean(is_wanted, &mut gone);
-            self.space.let_go(&gone);
+            for shard in file.shards() {
+                let mut gone = Vec::new();
+                any |= shard.write().let_go_of_clean(is_wanted, &mut gone);
+                self.space.let_go(&gone);
+            }
         }
         any
     }
@@ -118,7 +121,7 @@ impl Core {
             found.into_iter().filter_map(|f| Some((files.of_owner(f.fragment.owner)?, f))).collect()
         };
         let living = owned.into_iter().map(|(file, f)| {
-            let need = need(&file.tree.read(), block, &f.fragment, f.payload_at, self.area.block_size());
+            let need = need(&file, block, &f.fragment, f.payload_at, self.area.block_size());
             Living { file, fragment: f.fragment, payload_at: f.payload_at, need }
         });
         Ok(living.filter(|l| l.need > 0).collect())
@@ -134,13 +137,12 @@ impl Core {
         payload_at: u32,
     ) -> Result<bool> {
         let mut gone = Vec::new();
-        let mut tree = file.tree.write();
-        let owner = tree.owner;
+        let owner = file.owner;
         let moved = match fragment.kind {
-            FragmentKind::Bytes => self.move_bytes(open, &mut tree, block, fragment, payload_at, &mut gone),
+            FragmentKind::Bytes => self.move_bytes(open, file, block, fragment, payload_at, &mut gone),
             FragmentKind::Length | FragmentKind::Removed => {
-                let wanted = |c: &&mut crate::tree::Control| (c.sequence, c.block) == (fragment.sequence, block);
-                match tree.controls.iter_mut().find(wanted) {
+                let wanted = |c: &&mut Control| (c.sequence, c.block) == (fragment.sequence, block);
+                match file.whole.lock().controls.iter_mut().find(wanted) {
                     None => Ok(true),
                     Some(control) => {
                         let (sequence, kind, offset) = (fragment.sequence, fragment.kind, fragment.offset);
@@ -157,7 +159,6 @@ impl Core {
                 }
             }
         };
-        drop(tree);
         self.space.let_go(&gone);
         moved
     }
@@ -165,15 +166,16 @@ impl Core {
     fn move_bytes(
         &self,
         open: &mut Open,
-        tree: &mut Tree,
+        file: &FileState,
         block: u32,
         fragment: &Fragment,
         payload_at: u32,
         gone: &mut Vec<Gone>,
     ) -> Result<bool> {
         let block_size = self.area.block_size();
-        let owner = tree.owner;
+        let owner = file.owner;
         let lbn = fragment.offset / block_size;
+        let mut tree = file.shard(lbn).write();
         let Some(node) = tree.nodes.get_mut(&lbn) else { return Ok(true) };
         let inside = payload_at..payload_at + fragment.len;
         for s in node.segments.iter_mut().filter(|s| s.block == block && inside.contains(&s.at)) {
@@ -207,13 +209,15 @@ impl Core {
 }
 
 /// Bytes that what lives of a fragment takes as fragments of its own.
-fn need(tree: &Tree, block: u32, fragment: &Fragment, payload_at: u32, block_size: u64) -> u64 {
+fn need(file: &FileState, block: u32, fragment: &Fragment, payload_at: u32, block_size: u64) -> u64 {
     if fragment.kind != FragmentKind::Bytes {
-        let lives = tree.controls.iter().any(|c| (c.sequence, c.block) == (fragment.sequence, block));
+        let lives = file.whole.lock().controls.iter().any(|c| (c.sequence, c.block) == (fragment.sequence, block));
         return if lives { footprint(0) } else { 0 };
     }
     let inside = payload_at..payload_at + fragment.len;
-    let node = tree.nodes.get(&(fragment.offset / block_size));
+    let lbn = fragment.offset / block_size;
+    let tree = file.shard(lbn).read();
+    let node = tree.nodes.get(&lbn);
     let segments = node.into_iter().flat_map(|node| &node.segments);
     segments.filter(|s| s.block == block && inside.contains(&s.at)).map(|s| footprint(s.len().into())).sum()
 }

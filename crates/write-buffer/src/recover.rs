@@ -4,7 +4,7 @@
 
 use crate::area::{Area, Opened, Shape};
 use crate::damage::{Damage, Found as FoundFile, Record, What, find};
-use crate::format::Owner;
+use crate::format::{SHARDS, shard_of};
 use crate::home::{Home, HomeFile, Identity};
 use crate::tree::{Segment, Tree};
 use crate::{BufferError, HomeError, Result};
@@ -100,10 +100,10 @@ fn plan(area: &Area, file: &FoundFile, report: &mut Report) -> Plan {
     let mut records = file.records.clone();
     // Of two copies of a record the whole one comes last.
     records.sort_by_key(|record| (record.sequence, record.is_whole));
-    // Each operation was durable before the next one of its file: what is torn below is damage.
-    let proven = records.iter().filter(|r| r.is_whole).map(|r| r.sequence).max().unwrap_or(0);
-    report.torn += records.iter().filter(|r| !r.is_whole && r.sequence >= proven).count() as u64;
-    let acknowledged: Vec<&Record> = records.iter().filter(|r| r.is_whole || r.sequence < proven).collect();
+    // Each operation was durable before the next one of its shard: what is torn below is damage.
+    let proven = Proven::by(&records, area.header.stripe());
+    report.torn += records.iter().filter(|r| !r.is_whole && !proven.has(r)).count() as u64;
+    let acknowledged: Vec<&Record> = records.iter().filter(|r| r.is_whole || proven.has(r)).collect();
     let all = build(area, file, acknowledged.iter().copied());
     let before = report.damage.len();
     for (lbn, node) in &all.tree.nodes {
@@ -122,9 +122,37 @@ fn plan(area: &Area, file: &FoundFile, report: &mut Report) -> Plan {
     }
 }
 
+/// Below which sequences the operations on each shard of a file are known to have been durable.
+struct Proven {
+    below: [u64; SHARDS],
+    stripe: u64,
+}
+
+impl Proven {
+    /// By records that are whole: one of bytes proves older ones of its shard, one of the whole file all older ones.
+    fn by(records: &[Record], stripe: u64) -> Self {
+        let mut proven = Self { below: [0; SHARDS], stripe };
+        for record in records.iter().filter(|record| record.is_whole) {
+            let shards = match record.what {
+                What::Bytes { lbn, .. } => shard_of(lbn, stripe)..shard_of(lbn, stripe) + 1,
+                What::Length(_) | What::Removed => 0..SHARDS,
+            };
+            proven.below[shards].iter_mut().for_each(|below| *below = record.sequence.max(*below));
+        }
+        proven
+    }
+
+    fn has(&self, record: &Record) -> bool {
+        let below = match record.what {
+            What::Bytes { lbn, .. } => self.below[shard_of(lbn, self.stripe)],
+            What::Length(_) | What::Removed => self.below.into_iter().max().unwrap_or(0),
+        };
+        record.sequence < below
+    }
+}
+
 fn build<'r>(area: &Area, file: &FoundFile, records: impl Iterator<Item = &'r Record>) -> Plan {
-    let owner = Owner { slot: file.slot, incarnation: 0 };
-    let mut tree = Tree::new(owner, 0, area.block_size());
+    let mut tree = Tree::new(area.block_size());
     let (mut cut, mut size, mut is_removed) = (None::<u64>, None::<u64>, false);
     let mut gone = Vec::new();
     for record in records {
@@ -136,7 +164,7 @@ fn build<'r>(area: &Area, file: &FoundFile, records: impl Iterator<Item = &'r Re
                 size = size.map(|size| size.max(lbn * area.block_size() + u64::from(start + len)));
             }
             What::Length(len) => {
-                tree.set_len(len, &mut gone);
+                tree.cut(len, &mut gone);
                 cut = Some(cut.map_or(len, |cut| cut.min(len)));
                 size = Some(len);
             }
@@ -200,4 +228,27 @@ fn write_all(
         }
     }
     flush(offset, &mut bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_proves_older_ones_of_its_shard_alone() {
+        let bytes = |lbn| What::Bytes { lbn, start: 0, len: 1, block: 0, at: 0 };
+        let record = |sequence, what, is_whole| Record { sequence, what, is_whole };
+        let torn = |sequence, lbn| record(sequence, bytes(lbn), false);
+        let stripe = 4;
+        let of_one_shard = [torn(1, 0), torn(1, 4), record(2, bytes(3), true)];
+        let proven = Proven::by(&of_one_shard, stripe);
+        assert!(proven.has(&torn(1, 0)), "its shard");
+        assert!(!proven.has(&torn(1, 4)), "the next stripe, so another shard");
+        assert!(proven.has(&torn(1, 4 * SHARDS as u64)), "the same shard again");
+        assert!(!proven.has(&torn(2, 0)), "a part of the same operation");
+        for what in [What::Length(9), What::Removed] {
+            let proven = Proven::by(&[record(3, what, true)], stripe);
+            assert!((0..40).all(|lbn| proven.has(&torn(2, lbn)) && !proven.has(&torn(4, lbn))));
+        }
+    }
 }

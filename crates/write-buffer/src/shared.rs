@@ -16,9 +16,6 @@ use ondol_env::thread_number;
 use ondol_env::{Bell, Env};
 use std::fmt;
 
-/// Most blocks of one operation.
-const MOST_BLOCKS: u32 = 64;
-
 /// Most open fragment blocks of writers.
 const MOST_OPEN: u32 = 16;
 
@@ -35,8 +32,6 @@ pub(crate) struct Marks {
     pub(crate) low: usize,
     /// Nanoseconds after which it is flushed and synced all the same.
     pub(crate) age: u64,
-    /// Blocks of one operation.
-    pub(crate) chunk: u64,
 }
 
 /// A buffer.
@@ -86,7 +81,6 @@ impl Core {
             worth: u64::from(blocks / 16).max(1),
             low: options.low_watermark,
             age: options.age_ms.saturating_mul(1_000_000),
-            chunk: u64::from((blocks / 4).clamp(1, MOST_BLOCKS)),
         };
         let files = Files::new(area.header.files);
         Self {

@@ -7,7 +7,7 @@ use crate::file::FileState;
 use crate::queue::Place;
 use crate::shared::Core;
 use crate::stats::Counters;
-use crate::tree::{Life, Tree};
+use crate::tree::Life;
 use crate::{BufferError, Result};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::SeqCst;
@@ -65,13 +65,10 @@ impl Core {
 
     /// Makes durable what is home, and publishes up to where that is everything.
     pub(crate) fn sync_file(&self, file: &Arc<FileState>) -> Result<()> {
-        let point_of = |tree: &Tree| tree.sync_point();
+        let _alone = file.syncing.lock();
         // Before the sync: what is written home during it may not be durable.
-        let (point, synced, life) = {
-            let tree = file.tree.read();
-            (point_of(&tree), tree.synced, tree.life)
-        };
-        if point <= synced || life != Life::Open {
+        let point = file.sync_point();
+        if point <= file.whole.lock().synced || file.life() != Life::Open {
             return Ok(());
         }
         Counters::add(&self.counters.home_syncs, 1);
@@ -82,31 +79,30 @@ impl Core {
         self.publish(file, point)
     }
 
+    /// The caller syncs the file alone, and it keeps its slot meanwhile.
     fn publish(&self, file: &FileState, point: u64) -> Result<()> {
-        let mut gone = Vec::new();
-        let mut tree = file.tree.write();
-        if point <= tree.synced || tree.life != Life::Open {
-            return Ok(());
-        }
         let mut batch = self.area.nvm().stored();
-        let word = self.area.seal.synced_word(tree.owner, point);
-        batch.store_u64(self.area.synced_at(tree.owner.slot), word)?;
+        let word = self.area.seal.synced_word(file.owner, point);
+        batch.store_u64(self.area.synced_at(file.owner.slot), word)?;
         batch.write_back().fence()?;
-        tree.set_synced(point, &mut gone);
-        drop(tree);
+        let mut gone = Vec::new();
+        file.shards().for_each(|shard| shard.write().set_synced(point));
+        // Last: who sees this point finds everything up to it clean.
+        file.whole.lock().set_synced(point, &mut gone);
         self.space.let_go(&gone);
         Ok(())
     }
 
     /// After a failed sync the system may have forgotten what was written: all of it that is not durable goes home again.
     fn flush_again(&self, file: &Arc<FileState>) {
-        let mut tree = file.tree.write();
-        for (lbn, node) in &mut tree.nodes {
-            if node.phase.sync_failed() {
-                self.push_due(file, Place::Block(*lbn));
+        for shard in file.shards() {
+            for (lbn, node) in &mut shard.write().nodes {
+                if node.phase.sync_failed() {
+                    self.push_due(file, Place::Block(*lbn));
+                }
             }
         }
-        if tree.length.sync_failed() {
+        if file.whole.lock().length.sync_failed() {
             self.push_due(file, Place::Length);
         }
     }
@@ -114,7 +110,7 @@ impl Core {
     /// Brings everything of these files home that is in the buffer now.
     pub(crate) fn settle(&self, files: &[Arc<FileState>]) -> Result<()> {
         let _hurry = self.hurry();
-        let state = |file: &Arc<FileState>| (file.tree.read().last, file.failures.load(SeqCst));
+        let state = |file: &Arc<FileState>| (file.last.load(SeqCst), file.failures.load(SeqCst));
         let goals: Vec<(u64, u64)> = files.iter().map(state).collect();
         loop {
             let seen = self.bell.rings();
@@ -131,8 +127,7 @@ impl Core {
                     return Err(error.into());
                 }
                 self.sync_file(file)?;
-                let tree = file.tree.read();
-                is_done &= tree.synced >= *goal || tree.life != Life::Open;
+                is_done &= file.whole.lock().synced >= *goal || file.life() != Life::Open;
             }
             if is_done {
                 return Ok(());

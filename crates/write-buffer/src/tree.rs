@@ -1,6 +1,6 @@
 //! A file's balanced tree in DRAM: LBN → where in NVM the newest bytes of that block of the file are (papers/2, §2.2).
+//! It is cut into shards, each with a lock of its own.
 
-use crate::format::Owner;
 use crate::phase::Phase;
 use std::collections::BTreeMap;
 
@@ -87,13 +87,6 @@ impl Node {
     }
 }
 
-/// A *length* or *removed* that is not synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Control {
-    pub(crate) sequence: u64,
-    pub(crate) block: u32,
-}
-
 /// Whether a file takes operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -104,91 +97,52 @@ pub(crate) enum Life {
     Released,
 }
 
-/// What the buffer knows of one file.
+/// The blocks of one shard of a file.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    pub(crate) owner: Owner,
+    /// The same in all shards of a file: it changes while all are locked.
     pub(crate) life: Life,
     pub(crate) nodes: BTreeMap<u64, Node>,
-    /// Of the length.
-    pub(crate) length: Phase,
-    /// Sequence of the last operation.
-    pub(crate) last: u64,
-    /// What the synced word says.
-    pub(crate) synced: u64,
-    /// Length of the file.
-    pub(crate) size: u64,
-    /// Length of the file at home, as far as it is known to be the file's.
-    pub(crate) home_len: u64,
-    /// Home is to be cut to this length before anything else is written there.
-    pub(crate) cut: Option<u64>,
-    pub(crate) controls: Vec<Control>,
-    /// How often something was taken out: a read that sees it change begins again.
+    /// Counts up when something was taken out: a read that sees it change begins again.
     pub(crate) taken_out: u64,
     block_size: u64,
 }
 
 impl Tree {
-    pub(crate) fn new(owner: Owner, home_len: u64, block_size: u64) -> Self {
-        Self {
-            owner,
-            life: Life::Open,
-            nodes: BTreeMap::new(),
-            length: Phase::default(),
-            last: 0,
-            synced: 0,
-            size: home_len,
-            home_len,
-            cut: None,
-            controls: Vec::new(),
-            taken_out: 0,
-            block_size,
-        }
+    pub(crate) fn new(block_size: u64) -> Self {
+        Self { life: Life::Open, nodes: BTreeMap::new(), taken_out: 0, block_size }
     }
 
-    /// How much of home is the file's: bytes behind are zeros.
-    pub(crate) fn home_end(&self) -> u64 {
-        self.home_len.min(self.cut.unwrap_or(u64::MAX)).min(self.size)
-    }
-
-    /// Puts a record's bytes into the tree, and the file's length behind them.
+    /// Puts a record's bytes into the tree.
     pub(crate) fn put(&mut self, lbn: u64, new: Segment, gone: &mut Vec<Gone>) -> &mut Node {
-        self.size = self.size.max(lbn * self.block_size + u64::from(new.end));
         let node = self.nodes.entry(lbn).or_default();
         node.put(new, gone);
         node
     }
 
-    /// The file has `len` bytes from now on; what lies behind is let go of.
-    pub(crate) fn set_len(&mut self, len: u64, gone: &mut Vec<Gone>) {
+    /// Lets go of what lies behind the first `len` bytes of the file.
+    pub(crate) fn cut(&mut self, len: u64, gone: &mut Vec<Gone>) {
         let block_size = self.block_size;
         for (lbn, node) in self.nodes.range_mut(len / block_size..) {
             node.cut(len.saturating_sub(lbn * block_size).min(block_size) as u32, gone);
         }
         self.taken_out += 1;
-        if len < self.size {
-            self.cut = Some(self.cut.unwrap_or(u64::MAX).min(len));
-        }
-        self.size = len;
     }
 
-    /// Up to which sequence everything is written home.
-    pub(crate) fn sync_point(&self) -> u64 {
-        let phases = self.nodes.values().map(|node| &node.phase).chain([&self.length]);
-        phases.filter_map(Phase::unflushed).min().map_or(self.last, |first| first - 1)
+    /// Lets go of everything.
+    pub(crate) fn clear(&mut self, gone: &mut Vec<Gone>) {
+        self.nodes.values_mut().for_each(|node| node.clear(gone));
+        self.nodes.clear();
     }
 
-    /// Everything up to `point` is durable at home. Lets go of what only lasts until then.
-    pub(crate) fn set_synced(&mut self, point: u64, gone: &mut Vec<Gone>) {
-        self.synced = point;
-        self.nodes.values_mut().map(|node| &mut node.phase).chain([&mut self.length]).for_each(|p| p.synced(point));
-        self.controls.retain(|control| {
-            let kept = control.sequence > point;
-            if !kept {
-                gone.push(Gone { block: control.block, bytes: 1 });
-            }
-            kept
-        });
+    /// First sequence that is not written home.
+    pub(crate) fn unflushed(&self) -> Option<u64> {
+        self.nodes.values().filter_map(|node| node.phase.unflushed()).min()
+    }
+
+    /// Everything up to `point` is durable at home.
+    pub(crate) fn set_synced(&mut self, point: u64) {
+        self.nodes.values_mut().for_each(|node| node.phase.synced(point));
     }
 
     /// Lets go of all clean segments that `wanted` asks for. Returns whether there were any.
@@ -211,10 +165,9 @@ impl Tree {
         gone.len() > before
     }
 
-    /// Nothing of the file is needed from NVM any more.
+    /// Nothing of it is needed from NVM any more.
     pub(crate) fn is_clean(&self) -> bool {
-        let phases = self.nodes.values().map(|node| &node.phase).chain([&self.length]);
-        self.controls.is_empty() && phases.fold(true, |clean, p| clean && p.is_clean() && p.is_idle())
+        self.nodes.values().all(|node| node.phase.is_clean() && node.phase.is_idle())
     }
 }
 
@@ -229,8 +182,7 @@ mod tests {
         /// Bytes of the tree are those of an array, and what is let go of is what the array lost.
         #[test]
         fn as_with_an_array(ops in proptest::collection::vec((0u64..3, 0u32..SIZE, 1u32..SIZE, any::<bool>()), 1..40)) {
-            let owner = Owner { slot: 0, incarnation: 1 };
-            let mut tree = Tree::new(owner, 0, SIZE.into());
+            let mut tree = Tree::new(SIZE.into());
             let mut array = vec![None; 3 * SIZE as usize];
             let mut held = std::collections::BTreeMap::<u32, i64>::new();
             for (block, (lbn, start, len, is_cut)) in (0u32..).zip(ops) {
@@ -238,7 +190,7 @@ mod tests {
                 let end = (start + len).min(SIZE);
                 if is_cut && block % 4 == 0 {
                     let at = lbn * u64::from(SIZE) + u64::from(start);
-                    tree.set_len(at, &mut gone);
+                    tree.cut(at, &mut gone);
                     array[at as usize..].fill(None);
                 } else {
                     let at = 7 * block;

@@ -1,19 +1,21 @@
 //! The write stage: into NVM, durably, then into the tree (papers/2, §3.1); truncate and remove are records, too.
 //!
-//! A piece of more than a quarter of a block has a block of its own, copied before the tree is locked; smaller pieces
-//! go into the thread's open fragment block, of which there are at most 16. An operation of more than 64 blocks, or of
-//! a quarter of the buffer, is several, each with a sequence of its own.
+//! A piece of more than a quarter of a block has a block of its own, copied before anything is locked; smaller pieces
+//! go into the thread's open fragment block, of which there are at most 16. A write to several stripes of the file,
+//! each of at most 64 blocks and a quarter of the buffer, is several operations, each with a sequence of its own.
 
 use crate::file::FileState;
-use crate::format::{BlockLine, BlockRecord, FragmentKind, LINE, SEQUENCE_LIMIT, data_sum, is_offset};
+use crate::format::{BlockLine, BlockRecord, FragmentKind, LINE, Owner, SEQUENCE_LIMIT, data_sum, is_offset};
 use crate::fragments::{New, Open, footprint};
 use crate::queue::Place;
 use crate::shared::Core;
 use crate::space::Taken;
 use crate::stats::Counters;
-use crate::tree::{Control, Life, Segment, Tree};
+use crate::tree::{Life, Segment};
+use crate::whole::Control;
 use crate::{BufferError, Result};
 use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_medium::Stored;
 use std::ops::Range;
 
@@ -37,11 +39,11 @@ impl Core {
     pub(crate) fn write(&self, file: &Arc<FileState>, offset: u64, data: &[u8]) -> Result<()> {
         let out_of_range = || BufferError::Range { file: file.identity.clone(), offset, len: data.len() as u64 };
         offset.checked_add(data.len() as u64).filter(|end| is_offset(*end)).ok_or_else(out_of_range)?;
-        let chunk = self.marks.chunk * self.area.block_size();
+        let stripe = self.area.header.stripe() * self.area.block_size();
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
-            let (now, later) = rest.split_at((chunk - at % chunk).min(rest.len() as u64) as usize);
-            self.write_chunk(file, at, now)?;
+            let (now, later) = rest.split_at((stripe - at % stripe).min(rest.len() as u64) as usize);
+            self.write_in_stripe(file, at, now)?;
             at += now.len() as u64;
             rest = later;
         }
@@ -65,8 +67,8 @@ impl Core {
         (small, whole)
     }
 
-    /// One operation: one sequence, one fence.
-    fn write_chunk(&self, file: &Arc<FileState>, offset: u64, data: &[u8]) -> Result<()> {
+    /// One operation: one sequence, one fence, one shard, which is locked until the bytes are durable and in the tree.
+    fn write_in_stripe(&self, file: &Arc<FileState>, offset: u64, data: &[u8]) -> Result<()> {
         let (small, whole) = self.cut_up(offset, data.len());
         let need: u64 = small.iter().map(|piece| footprint(piece.bytes.len() as u64)).sum();
         // All blocks at once: nobody waits for a block while holding one.
@@ -83,18 +85,23 @@ impl Core {
         let sums = self.copy_whole(&mut batch, &whole, &blocks, data)?;
 
         let mut gone = Vec::new();
-        let mut tree = file.tree.write();
+        let mut tree = file.shard(offset / self.area.block_size()).write();
         self.check_life(file, tree.life)?;
-        let sequence = next_sequence(&mut tree)?;
+        let sequence = next_sequence(file)?;
+        let owner = file.owner;
         let mut places = Vec::with_capacity(small.len());
         let stored = self
-            .store_lines(&mut batch, &tree, sequence, &whole, &blocks, &sums)
-            .and_then(|()| append(self, open.as_deref_mut(), &mut batch, &tree, sequence, &small, data, &mut places))
+            .store_lines(&mut batch, owner, sequence, &whole, &blocks, &sums)
+            .and_then(|()| append(self, open.as_deref_mut(), &mut batch, owner, sequence, &small, data, &mut places))
             .and_then(|()| self.area.commit(batch));
         if let Err(e) = stored {
             // Nothing may follow what may be torn.
             open.as_deref_mut().into_iter().for_each(|open| open.abandon(&self.space));
             return Err(e);
+        }
+        {
+            let mut whole = file.whole.lock();
+            whole.size = whole.size.max(offset + data.len() as u64);
         }
         let whole_places = whole.iter().zip(&blocks).map(|(piece, block)| (piece, (*block, piece.start)));
         for (piece, (block, at)) in whole_places.chain(small.iter().zip(places)) {
@@ -127,14 +134,14 @@ impl Core {
     fn store_lines(
         &self,
         batch: &mut Stored<'_>,
-        tree: &Tree,
+        owner: Owner,
         sequence: u64,
         whole: &[Piece],
         blocks: &[u32],
         sums: &[u32],
     ) -> Result<()> {
         for ((piece, block), data) in whole.iter().zip(blocks).zip(sums) {
-            let (owner, lbn, len) = (tree.owner, piece.lbn, piece.bytes.len() as u32);
+            let (lbn, len) = (piece.lbn, piece.bytes.len() as u32);
             let record = BlockRecord { owner, sequence, lbn, start: piece.start, len, data: *data };
             let line = self.area.seal.encode_line(*block, &BlockLine::Record(record));
             batch.store(self.area.line_at(*block), &line)?;
@@ -153,14 +160,14 @@ impl Core {
     pub(crate) fn control(&self, file: &Arc<FileState>, kind: FragmentKind, len: u64) -> Result<()> {
         let mut open = self.open_with_room(LINE, None)?;
         let mut gone = Vec::new();
-        let mut tree = file.tree.write();
-        self.check_life(file, tree.life)?;
-        if kind == FragmentKind::Length && len == tree.size {
+        let mut shards = file.lock_all();
+        shards.iter().try_for_each(|tree| self.check_life(file, tree.life))?;
+        if kind == FragmentKind::Length && len == file.whole.lock().size {
             return Ok(());
         }
-        let sequence = next_sequence(&mut tree)?;
+        let sequence = next_sequence(file)?;
         let mut batch = self.area.nvm().stored();
-        let new = New { owner: tree.owner, sequence, kind, part: 0, offset: len, payload: &[] };
+        let new = New { owner: file.owner, sequence, kind, part: 0, offset: len, payload: &[] };
         let stored = open.append(&self.area, &mut batch, new);
         let (block, _) = match stored.and_then(|place| self.area.commit(batch).map(|()| place)) {
             Ok(place) => place,
@@ -170,14 +177,17 @@ impl Core {
             }
         };
         self.space.hold(block, 1);
-        tree.controls.push(Control { sequence, block });
-        tree.set_len(len, &mut gone);
+        let mut whole = file.whole.lock();
+        whole.controls.push(Control { sequence, block });
+        whole.set_len(len);
+        shards.iter_mut().for_each(|tree| tree.cut(len, &mut gone));
         match kind {
-            FragmentKind::Removed => tree.life = Life::Removed,
-            _ if tree.length.written(sequence) => self.push_due(file, Place::Length),
+            FragmentKind::Removed => shards.iter_mut().for_each(|tree| tree.life = Life::Removed),
+            _ if whole.length.written(sequence) => self.push_due(file, Place::Length),
             _ => {}
         }
-        drop(tree);
+        drop(whole);
+        drop(shards);
         drop(open);
         self.space.let_go(&gone);
         Ok(())
@@ -185,12 +195,9 @@ impl Core {
 }
 
 /// Counts an operation, also one that will fail: parts of it may be in NVM.
-fn next_sequence(tree: &mut Tree) -> Result<u64> {
-    if tree.last + 1 >= SEQUENCE_LIMIT {
-        return Err(BufferError::Spent);
-    }
-    tree.last += 1;
-    Ok(tree.last)
+fn next_sequence(file: &FileState) -> Result<u64> {
+    let sequence = file.last.fetch_add(1, SeqCst) + 1;
+    if sequence < SEQUENCE_LIMIT { Ok(sequence) } else { Err(BufferError::Spent) }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of one operation")]
@@ -198,7 +205,7 @@ fn append(
     core: &Core,
     open: Option<&mut Open>,
     batch: &mut Stored<'_>,
-    tree: &Tree,
+    owner: Owner,
     sequence: u64,
     small: &[Piece],
     data: &[u8],
@@ -208,7 +215,7 @@ fn append(
     for (part, piece) in (0..).zip(small) {
         let offset = piece.lbn * core.area.block_size() + u64::from(piece.start);
         let payload = &data[piece.bytes.clone()];
-        let new = New { owner: tree.owner, sequence, kind: FragmentKind::Bytes, part, offset, payload };
+        let new = New { owner, sequence, kind: FragmentKind::Bytes, part, offset, payload };
         places.push(open.append(&core.area, batch, new)?);
     }
     Ok(())

@@ -2,15 +2,14 @@
 
 mod common;
 
+use common::memory::MemoryHome;
 use common::{BLOCK, Rig, env, id, medium_size, names, open, options, pool, shape, spec};
-use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_env::sync::{Arc, thread};
-use ondol_env::{Progress, Step, System};
+use ondol_env::{Background, Progress, Step, System};
 use ondol_medium::{Nvm, NvmError, NvmStats, Pool, PoolSpec};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_write_buffer::{Buffer, BufferError, DirectoryHome, MemoryHome, Options, Shape};
+use ondol_write_buffer::{Buffer, BufferError, DirectoryHome, Options, Shape};
 use std::io::ErrorKind;
-use std::time::Duration;
 
 /// Lines written back, bytes copied past the caches, and fences of what `run` does.
 fn cost(pool: &Pool, run: impl FnOnce()) -> (u64, u64, u64) {
@@ -240,22 +239,8 @@ fn threads_on_a_directory() {
     let pool = pool(shape, 24);
     let home = Arc::new(DirectoryHome::new(dir.path()).unwrap());
     let (buffer, _) = Buffer::open(&pool, home, Arc::new(System), &Options { shape, ..options() }).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut stages = Vec::new();
-    let mut steps: Vec<Box<dyn Step<Error = BufferError>>> =
-        vec![Box::new(buffer.syncer()), Box::new(buffer.reclaimer())];
-    steps.extend(buffer.flushers().into_iter().map(|f| Box::new(f) as Box<dyn Step<Error = BufferError>>));
-    for step in steps {
-        let stop = stop.clone();
-        stages.push(thread::spawn(move || {
-            while !stop.load(SeqCst) {
-                let seen = step.bell().rings();
-                if step.step().unwrap() == Progress::Idle {
-                    step.bell().wait(seen, Duration::from_millis(2));
-                }
-            }
-        }));
-    }
+    let mut stages = Background::default();
+    buffer.steps().into_iter().for_each(|step| stages.run(step).unwrap());
     let writers: Vec<_> = (0..4u8)
         .map(|w| {
             let buffer = buffer.clone();
@@ -279,8 +264,7 @@ fn threads_on_a_directory() {
         .collect();
     let plains: Vec<_> = writers.into_iter().map(|w| w.join().unwrap()).collect();
     buffer.settle().unwrap();
-    stop.store(true, SeqCst);
-    stages.into_iter().for_each(|s| s.join().unwrap());
+    stages.stop();
     for (w, (plain, size)) in plains.iter().enumerate() {
         assert_eq!(std::fs::read(dir.path().join(format!("own {w}"))).unwrap(), plain[..*size]);
     }

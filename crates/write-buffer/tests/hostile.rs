@@ -2,10 +2,11 @@
 
 mod common;
 
+use common::memory::MemoryHome;
 use common::{BLOCK, Op, Plain, Rig, id, names, open, shape};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Nvm, Pool};
-use ondol_write_buffer::{BufferError, Damage, Identity, MemoryHome, OnDamage, recover};
+use ondol_write_buffer::{BufferError, Damage, Identity, OnDamage, recover};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

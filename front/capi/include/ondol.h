@@ -1,14 +1,16 @@
 /*
- * libondol: ext4 images as volumes that keep their promises after a crash, for C.
+ * libondol: ext4 images as volumes that keep their promises after a crash, for C; and NVM as a write buffer in front of ordinary
+ * files (ondol_buffer_open).
  *
  * Calls that can fail return 0 (or what they count) when they succeed, and a negative error number (-ENOENT) when they do not;
  * ondol_error() then says in words what was wrong. No call ends the process: a defect of the library is -ENOTRECOVERABLE, after which
- * the volume should be closed.
+ * the volume or buffer should be closed.
  *
- * Paths are bytes that end with a zero byte. They are paths inside the volume; relative ones begin at its root. A pointer must be valid
- * for the length of the call, and a handle must not be used after the call that gives it up. NULL where an object is needed is -EINVAL.
+ * Paths are bytes that end with a zero byte. They are paths inside the volume, and relative ones begin at its root; those of a buffer's
+ * files are relative to its directory. A pointer must be valid for the length of the call, and a handle must not be used after the call
+ * that gives it up. NULL where an object is needed is -EINVAL.
  *
- * Volumes and files may be used by many threads at once; directories and transactions by one at a time. The call that gives up
+ * Volumes, buffers and files may be used by many threads at once; directories and transactions by one at a time. The call that gives up
  * a handle must be the last that uses it. Handles must not be used in the child of a fork(2).
  *
  * Made from the source of libondol by cbindgen; do not edit. MIT OR Apache-2.0.
@@ -20,6 +22,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/**
+ * A write buffer: NVM in front of the files of a directory.
+ */
+struct ondol_buffer;
+
+/**
+ * An open file behind a write buffer.
+ */
+struct ondol_buffer_file;
 
 /**
  * A directory that is being listed.
@@ -206,6 +218,76 @@ struct ondol_space {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Opens the write buffer in the NVM pool `pool` for the files below the directory `dir`, on any file system. A pool of
+ * `size` bytes is made if there is none, for the calling user alone. What an earlier use has left in the pool is
+ * written to the files first, with the rights of the calling process. With `force`, damaged writes are given up;
+ * without, they are -EUCLEAN. -EPERM for a pool that another user owns or can read.
+ *
+ * A pool belongs to one directory: name the same one each time. Nobody else may change its files until the buffer is
+ * closed.
+ */
+int ondol_buffer_open(const char * pool, uint64_t size, const char * dir, bool force, struct ondol_buffer **buffer);
+
+/**
+ * Writes everything to the files, durably, and closes the buffer.
+ *
+ * -EBUSY, when files of it are open, changes nothing. After any other return the buffer is given up; after an error
+ * the pool keeps what the files lack, and the next ondol_buffer_open() writes it to them. NULL is no error.
+ */
+int ondol_buffer_close(struct ondol_buffer *buffer);
+
+/**
+ * Writes everything to the files, durably. The buffer stays open.
+ */
+int ondol_buffer_settle(const struct ondol_buffer *buffer);
+
+/**
+ * Removes a file, durably. What is open of it is -ESTALE from now on.
+ */
+int ondol_buffer_remove(const struct ondol_buffer *buffer, const char * path);
+
+/**
+ * Opens a file for reading and writing. `path` is relative to the buffer's directory and cannot leave it. With
+ * `create`, a file that does not exist is made.
+ */
+int ondol_buffer_file_open(const struct ondol_buffer *buffer,
+                           const char * path,
+                           bool create,
+                           struct ondol_buffer_file **file);
+
+/**
+ * Closes a file. NULL is no error.
+ */
+int ondol_buffer_file_close(struct ondol_buffer_file *file);
+
+/**
+ * Reads at `offset`. Returns how many bytes: fewer than asked for only at the end.
+ */
+int64_t ondol_buffer_file_pread(const struct ondol_buffer_file *file, void * buffer, size_t len, uint64_t offset);
+
+/**
+ * Writes all bytes at `offset`, durably, and returns `len`. After a crash before that, the bytes of each block of 16
+ * KiB of the file are there or not. A full buffer is emptied first, which takes as long as the disk does.
+ */
+int64_t ondol_buffer_file_pwrite(const struct ondol_buffer_file *file, const void * data, size_t len, uint64_t offset);
+
+/**
+ * Truncates the file or extends it with zeros, durably.
+ */
+int ondol_buffer_file_set_len(const struct ondol_buffer_file *file, uint64_t size);
+
+/**
+ * The size of the file.
+ */
+int64_t ondol_buffer_file_size(const struct ondol_buffer_file *file);
+
+/**
+ * Fails, once, if the file could not be written in the background since the last call. Nothing is lost: the pool has
+ * the bytes, and they are tried again. Writes are durable without this call.
+ */
+int ondol_buffer_file_sync(const struct ondol_buffer_file *file);
 
 /**
  * Why the last call of this thread that failed did so: one line without an end of line. It is valid until the next call of this thread that fails; empty if there was none.

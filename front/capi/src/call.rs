@@ -1,6 +1,7 @@
 //! How a call of C ends: a number, and words for whoever asks.
 
 use ondol::Error;
+use ondol::buffer::BufferError;
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -33,6 +34,12 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         Self::new(e.errno(), e.to_string())
+    }
+}
+
+impl From<BufferError> for Failure {
+    fn from(e: BufferError) -> Self {
+        Error::from(e).into()
     }
 }
 

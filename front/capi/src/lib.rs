@@ -1,5 +1,5 @@
-//! `libondol`: volumes for C programs. `include/ondol.h` is made from this source (`cargo xtask header`), so the comments of public things
-//! speak to those who write C.
+//! `libondol`: volumes, and write buffers in front of ordinary files, for C programs. `include/ondol.h` is made from
+//! this source (`cargo xtask header`), so the comments of public things speak to those who write C.
 //!
 //! The types at the border say what C hands over: `Option<&T>` is a pointer that may be NULL and is lent for the call, `Option<Box<T>>` one
 //! that is given up, `Option<&mut MaybeUninit<T>>` room for an answer. C's strings and buffers have types of their own in `memory.rs`, which
@@ -11,6 +11,7 @@
 #![allow(clippy::must_use_candidate, reason = "C decides")]
 
 mod attr;
+mod buffer;
 mod call;
 mod dir;
 mod file;
@@ -21,6 +22,11 @@ mod volume;
 mod xattr;
 
 pub use attr::{Attr, Time};
+pub use buffer::{
+    Buffer, BufferFile, ondol_buffer_close, ondol_buffer_file_close, ondol_buffer_file_open, ondol_buffer_file_pread,
+    ondol_buffer_file_pwrite, ondol_buffer_file_set_len, ondol_buffer_file_size, ondol_buffer_file_sync,
+    ondol_buffer_open, ondol_buffer_remove, ondol_buffer_settle,
+};
 pub use call::ondol_error;
 pub use dir::{Dir, Entry, ondol_dir_close, ondol_dir_next, ondol_dir_open};
 pub use file::{

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 static int checks;
 
@@ -265,6 +267,69 @@ static struct ondol_volume *made(const char *image)
     return volume;
 }
 
+/* A buffer in front of the files of a directory, both beside the image. */
+static void buffers(const char *image)
+{
+    struct ondol_buffer *buffer, *again;
+    struct ondol_buffer_file *file, *other;
+    char pool[4096], dir[4096], name[4200], back[16];
+    struct stat st;
+    int fd, status;
+
+    snprintf(pool, sizeof pool, "%s.pool", image);
+    snprintf(dir, sizeof dir, "%s.files", image);
+    snprintf(name, sizeof name, "%s/log", dir);
+    CHECK((unlink(pool) == 0 || errno == ENOENT) && (unlink(name) == 0 || errno == ENOENT));
+    CHECK((mkdir(dir, 0700) == 0 || errno == EEXIST) && (umask(027), 1));
+    FAILS(ondol_buffer_open(pool, 8u << 20, "/absent", false, &buffer), ENOENT, "/absent");
+    FAILS(ondol_buffer_open(NULL, 8u << 20, dir, false, &buffer), EINVAL, "pool is NULL");
+    FAILS(ondol_buffer_open(pool, 8u << 20, NULL, false, &buffer), EINVAL, "dir is NULL");
+    FAILS(ondol_buffer_open(pool, 8u << 20, dir, false, NULL), EINVAL, "buffer is NULL");
+    FAILS(ondol_buffer_open(pool, 64u << 10, dir, false, &buffer), ENOSPC, "8 blocks");
+    CHECK(unlink(pool) == 0);
+
+    /* A program that ends without closing: what it wrote is found. */
+    if (fork() == 0) {
+        CHECK(ondol_buffer_open(pool, 8u << 20, dir, false, &buffer) == 0);
+        CHECK(ondol_buffer_file_open(buffer, "log", true, &file) == 0);
+        CHECK(ondol_buffer_file_pwrite(file, "warm floor", 10, 0) == 10);
+        CHECK(stat(name, &st) == 0 && st.st_size == 0);
+        _exit(0);
+    }
+    CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(stat(pool, &st) == 0 && (st.st_mode & 0777) == 0600);
+    CHECK(chmod(pool, 0644) == 0);
+    FAILS(ondol_buffer_open(pool, 8u << 20, dir, false, &buffer), EPERM, pool);
+    CHECK(chmod(pool, 0600) == 0);
+    CHECK(ondol_buffer_open(pool, 8u << 20, dir, false, &buffer) == 0);
+    CHECK(stat(name, &st) == 0 && st.st_size == 10 && (st.st_mode & 0777) == 0640);
+    FAILS(ondol_buffer_open(pool, 8u << 20, dir, false, &again), EBUSY, "in use");
+
+    FAILS(ondol_buffer_file_open(buffer, "absent", false, &file), ENOENT, "absent");
+    FAILS(ondol_buffer_file_open(buffer, "../out", true, &file), EINVAL, "../out");
+    FAILS(ondol_buffer_file_open(buffer, "", true, &file), EINVAL, "1 to 432");
+    FAILS(ondol_buffer_file_open(NULL, "log", true, &file), EINVAL, "buffer is NULL");
+    FAILS(ondol_buffer_file_open(buffer, "log", true, NULL), EINVAL, "file is NULL");
+    CHECK(ondol_buffer_file_open(buffer, "log", false, &file) == 0 && ondol_buffer_file_size(file) == 10);
+    CHECK(ondol_buffer_file_pread(file, back, sizeof back, 5) == 5 && memcmp(back, "floor", 5) == 0);
+    CHECK(ondol_buffer_file_pwrite(file, "er floor", 8, 4) == 8 && ondol_buffer_file_set_len(file, 11) == 0);
+    FAILS(ondol_buffer_file_pwrite(file, NULL, 1, 0), EFAULT, "NULL");
+    FAILS(ondol_buffer_file_pwrite(file, "xy", 2, INT64_MAX), EFBIG, "log");
+    FAILS(ondol_buffer_file_pread(NULL, back, 1, 0), EINVAL, "file is NULL");
+    CHECK(ondol_buffer_file_sync(file) == 0 && ondol_buffer_settle(buffer) == 0);
+    CHECK((fd = open(name, O_RDONLY)) >= 0 && read(fd, back, sizeof back) == 11 && close(fd) == 0);
+    CHECK(memcmp(back, "warmer floo", 11) == 0);
+    CHECK(ondol_buffer_file_open(buffer, "log", false, &other) == 0);
+    FAILS(ondol_buffer_close(buffer), EBUSY, "2 files");
+    CHECK(ondol_buffer_remove(buffer, "log") == 0);
+    FAILS(ondol_buffer_remove(buffer, "log"), ENOENT, "log");
+    FAILS(ondol_buffer_file_pwrite(file, "x", 1, 0), ESTALE, "removed");
+    CHECK(ondol_buffer_file_close(file) == 0 && ondol_buffer_file_close(other) == 0);
+    CHECK(ondol_buffer_file_close(NULL) == 0 && ondol_buffer_close(buffer) == 0 && ondol_buffer_close(NULL) == 0);
+    FAILS(ondol_buffer_settle(NULL), EINVAL, "buffer is NULL");
+    CHECK(stat(name, &st) == -1 && rmdir(dir) == 0);
+}
+
 int main(int argc, char **argv)
 {
     struct ondol_volume *volume;
@@ -274,6 +339,7 @@ int main(int argc, char **argv)
     const char *image = argv[1];
 
     CHECK(argc == 2 && strcmp(ondol_error(), "") == 0 && strchr(ondol_version(), '.') != NULL);
+    buffers(image);
     volume = made(image);
     CHECK(ondol_statfs(volume, &space) == 0);
     CHECK(space.block_size == 1024 && space.files == 1984 && space.free > 20000 && space.available <= space.free);

@@ -115,6 +115,12 @@ pub struct WriteArgs {
     /// Bytes in a write
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub unit: u64,
+    /// Write through a write buffer in this pool, which is made, instead of with O_SYNC
+    #[arg(long, requires = "size")]
+    pub pool: Option<PathBuf>,
+    /// Bytes of the pool
+    #[arg(long, requires = "pool", default_value_t = 0)]
+    pub size: u64,
 }
 
 /// `ondol bench paper …`

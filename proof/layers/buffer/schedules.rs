@@ -1,13 +1,16 @@
 //! Writers, flushers, syncer and reclaimer in interleavings that a seed decides, and power cuts of those.
 
+use crate::common::memory::MemoryHome;
 use crate::common::{env, id, medium_size, options, pool, shape};
+use ondol_env::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Progress, Step};
 use ondol_faults::Defect;
 use ondol_medium::{Nvm, Pool};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_schedule::{Schedule, Task};
-use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, MemoryHome, OnDamage, recover};
+use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, OnDamage, recover};
+use std::io::ErrorKind;
 
 const CAPACITY: usize = 8 << 10;
 const LEN: usize = 90;
@@ -57,13 +60,18 @@ fn attach(state: &[Vec<u8>], power: &Arc<PowerDomain>) -> (Pool, MemoryHome) {
     (Pool::open(nvm).unwrap(), MemoryHome::recorded(&state[1..], &two(), power.clone(), 1))
 }
 
+/// Where a writer has its place in a file: in the first all have a stripe of their own, in the second they share one.
+fn place(w: u64, file: usize) -> u64 {
+    w * [2100, 700][file] + 3
+}
+
 /// Writer `w` has a place of its own in each file and writes versions 1, 2, … there; it reads each of them back.
 fn writer(rig: &Arc<Rig>, w: u64, versions: u8, len: usize) -> Task {
     let rig = rig.clone();
     Box::new(move || {
         for version in 1..=versions {
             for (f, file) in rig.files.iter().enumerate() {
-                let at = w * 700 + 3;
+                let at = place(w, f);
                 file.write_at(at, &vec![version; len]).unwrap();
                 rig.power.mark(mark(w, f as u64, version));
                 let mut found = vec![0; len];
@@ -135,9 +143,9 @@ fn run_all_of(
 
 fn check_contents(rig: &Rig, number: u64) {
     rig.buffer.settle().unwrap();
-    for (name, bytes) in rig.home.all() {
+    for (f, (name, bytes)) in rig.home.all().into_iter().enumerate() {
         for (w, versions, len) in [(0, 4u8, LEN), (1, 4, 300), (2, 3, 600)] {
-            let at = w * 700 + 3;
+            let at = place(w, f) as usize;
             assert!(bytes[at..at + len].iter().all(|b| *b == versions), "interleaving {number}: {name}, writer {w}");
         }
         assert_eq!(bytes[0..3], [0; 3]);
@@ -222,7 +230,7 @@ fn wrong_cuts(rig: &Rig, seed: u64) -> Vec<String> {
                     .collect();
                 let done = marks.iter().rfind(is_mine).map_or(0, |id| *id as u8);
                 let bytes = home.contents(name).unwrap_or_default();
-                let at = w as usize * 700 + 3;
+                let at = place(w, f) as usize;
                 let of = |i: usize| bytes.get(i).copied().unwrap_or(0);
                 let found = of(at);
                 let is_one = (at..at + LEN).all(|i| of(i) == found);
@@ -239,6 +247,24 @@ fn wrong_cuts(rig: &Rig, seed: u64) -> Vec<String> {
 #[test]
 fn cuts_of_interleavings() {
     run_all(60, 16, settlers, |rig, number| assert_eq!(wrong_cuts(rig, number), Vec::<String>::new(), "{number}"));
+}
+
+/// Of several who sync a file, one alone is told that the home has failed. Nobody takes for durable what was lost then.
+#[test]
+fn cuts_of_interleavings_with_failing_syncs() {
+    let tasks = |rig: &Arc<Rig>| -> Vec<Task> {
+        let calls = AtomicU32::new(0);
+        let fails = move |what: &str, _: Option<&Identity>| {
+            (what == "sync" && calls.fetch_add(1, SeqCst) % 2 == 0).then(|| ErrorKind::Other.into())
+        };
+        rig.home.set_fault(Some(Box::new(fails)));
+        let settler = || -> Task {
+            let buffer = rig.buffer.clone();
+            Box::new(move || (0..4).for_each(|_| drop(buffer.settle())))
+        };
+        vec![writer(rig, 0, 3, LEN), writer(rig, 1, 2, LEN), settler(), settler(), settler()]
+    };
+    run_all(60, 16, tasks, |rig, number| assert_eq!(wrong_cuts(rig, number), Vec::<String>::new(), "{number}"));
 }
 
 #[test]

@@ -4,11 +4,16 @@ use super::claim::{Refused, held, patiently};
 use super::holders::{self, Holder};
 use super::mountinfo;
 use super::roots::{self, Taken};
-use crate::Result;
+use crate::{Error, Result};
 use ondol_block::Access as FileAccess;
-use ondol_medium::{Access, Nvm, NvmError, NvmOptions};
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use ondol_env::{Env, System};
+use ondol_medium::{Access, Nvm, NvmError, NvmOptions, Pool, PoolSpec};
+use rustix::fs::{AtFlags, CWD, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// As [`Nvm::open`], for root past the locks of those who can only read. Who is about to end is waited for; what is in
@@ -18,6 +23,41 @@ pub(crate) fn open(path: &Path, options: &NvmOptions) -> Result<Nvm> {
         Refused::Held(by) => NvmError::Locked { name: path.display().to_string(), by: Some(holders::text(&by)) }.into(),
         Refused::Failed(e) => e,
     })
+}
+
+/// As [`open`]. If there is nothing at `path`, makes an empty pool of `size` bytes there first, for its owner's eyes
+/// only: it will hold what programs write to files that others may not read.
+pub(crate) fn open_or_make(path: &Path, size: u64, options: &NvmOptions) -> Result<Nvm> {
+    match open(path, options) {
+        Err(Error::Nvm(NvmError::Open { source, .. })) if source.kind() == ErrorKind::NotFound => {
+            make(path, size, options)?;
+            open(path, options)
+        }
+        opened => opened,
+    }
+}
+
+fn make(path: &Path, size: u64, options: &NvmOptions) -> Result<()> {
+    let name = path.display().to_string();
+    let fail = |source| Error::from(NvmError::Open { what: "create", name: name.clone(), source });
+    // Without a name first: nobody is to see half of it.
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut unnamed = OpenOptions::new();
+    unnamed.read(true).write(true).mode(0o600).custom_flags(OFlags::TMPFILE.bits().cast_signed());
+    let file = unnamed.open(above).map_err(fail)?;
+    file.set_len(size).map_err(fail)?;
+    let nvm = Nvm::in_file(file.try_clone().map_err(fail)?, name.clone(), options)?;
+    let pool = Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?;
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        // Somebody else was first.
+        Err(Errno::EXIST) => return Ok(()),
+        linked => linked.map_err(|e| fail(e.into()))?,
+    }
+    // What is durable in it is of no use without its name.
+    File::open(above).and_then(|above| above.sync_all()).map_err(fail)?;
+    drop(pool);
+    Ok(())
 }
 
 fn attempt(path: &Path, options: &NvmOptions) -> std::result::Result<Nvm, Refused> {

@@ -41,7 +41,7 @@ fn fields_lie_where_the_format_says() {
     let u32_at = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let u64_at = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let h = header().encode();
-    assert_eq!((&h[..8], u32_at(&h, 8), &h[16..32]), (&b"ONDOLWB\0"[..], 1, &b"buffer-buffer-bu"[..]));
+    assert_eq!((&h[..8], u32_at(&h, 8), &h[16..32]), (&b"ONDOLWB\0"[..], 2, &b"buffer-buffer-bu"[..]));
     assert_eq!((u64_at(&h, 32), u32_at(&h, 40), u32_at(&h, 44)), (7, 1, 16384));
     assert_eq!((u32_at(&h, 48), u32_at(&h, 52), u32_at(&h, 56)), (100, 20, 0));
     let l = SEAL.encode_line(4, &BlockLine::Record(record()));

@@ -1,11 +1,12 @@
 //! Runs that are recorded, and every power cut of them judged by the plain model.
 
+use super::memory::MemoryHome;
 use super::{Op, Plain, Rig, names, open, pool, shape};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_medium::{Domain, Nvm, Pool};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_write_buffer::{BufferError, BufferStats, Identity, MemoryHome, OnDamage, recover};
+use ondol_write_buffer::{BufferError, BufferStats, Identity, OnDamage, recover};
 use std::collections::BTreeMap;
 
 pub(crate) const CAPACITY: usize = 8 << 10;

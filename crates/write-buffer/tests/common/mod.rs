@@ -2,11 +2,13 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod cuts;
+pub(crate) mod memory;
 
+use memory::MemoryHome;
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, Progress, Step, Timestamp};
 use ondol_medium::{Nvm, Pool, PoolSpec};
-use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, MemoryHome, Options, Report, Shape};
+use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, Options, Report, Shape};
 use std::collections::BTreeMap;
 
 /// Blocks of 512 bytes: everything runs short all the time.

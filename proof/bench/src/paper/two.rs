@@ -1,5 +1,6 @@
-//! Paper 2, the NVM write buffer. Its table shows how long threads take that each write a new file with `O_SYNC`: to a disk, and with a buffer in
-//! NVM in front of it. Here the program runs as it is, and under `ondol run`, on a directory of a real disk.
+//! Paper 2, the NVM write buffer. Its table shows how long threads take that each write a new file with `O_SYNC`: to a
+//! disk, and with a buffer in NVM in front of it. Here the program writes through the buffer itself, as the paper's
+//! does, and runs unchanged under `ondol run`, on a directory of a real disk.
 
 mod table;
 #[cfg(test)]
@@ -58,39 +59,56 @@ const LINES: [Line; 6] = [
     line(32, 87.8, 29.9, 47.8),
 ];
 
+/// Where the writes of a program end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    /// On the disk, with `O_SYNC`.
+    Disk,
+    /// In the write buffer, which the program calls: the paper's module.
+    Buffer,
+    /// In the log of `ondol run`, of which the program knows nothing.
+    Run,
+}
+
 /// How a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Way {
-    /// Under `ondol run`.
-    buffered: bool,
+    through: Through,
     /// Bytes in a write.
     unit: u64,
 }
 
 /// The columns of the table: they take turns.
-const WAYS: [Way; 3] = [
-    Way { buffered: false, unit: 16 << 10 },
-    Way { buffered: true, unit: 16 << 10 },
-    Way { buffered: true, unit: 1 << 10 },
+const WAYS: [Way; 5] = [
+    Way { through: Through::Disk, unit: 16 << 10 },
+    Way { through: Through::Buffer, unit: 16 << 10 },
+    Way { through: Through::Buffer, unit: 1 << 10 },
+    Way { through: Through::Run, unit: 16 << 10 },
+    Way { through: Through::Run, unit: 1 << 10 },
 ];
 
 /// A line, measured.
 #[derive(Clone, Debug, Serialize)]
 struct Measured {
     name: String,
-    /// One for each column: seconds from the program's start until everything is on the disk and the program has ended, of each way; how many times as fast the
-    /// buffer is with 16 KiB, by round; how many times as long 1 KiB takes as 16 KiB, both with the buffer, by round.
-    values: [Spread; 5],
+    /// One for each column: seconds from the program's start until everything is on the disk and the program has ended,
+    /// of each way; then, for the buffer and for `ondol run`, how many times as fast it is with 16 KiB, and how many
+    /// times as long 1 KiB takes as 16 KiB, by round.
+    values: [Spread; COLUMNS],
     paper: Paper,
 }
 
+/// Numbers in a line.
+const COLUMNS: usize = 9;
+
 impl Measured {
-    fn of(line: &Line, seconds: &[Vec<f64>; 3]) -> Self {
-        let [sync, large, small] = seconds;
-        let [faster, longer] = [ratio(large, sync), ratio(large, small)];
-        let [sync, large, small] = [sync, large, small].map(|seconds| spread(seconds));
+    fn of(line: &Line, seconds: &[Vec<f64>; WAYS.len()]) -> Self {
+        let [sync, buffer, buffer_1k, run, run_1k] = seconds;
         let name = ondol::counted(line.threads.into(), "thread");
-        Self { name, values: [sync, large, small, faster, longer], paper: line.paper }
+        let [a, b, c, d, e] = seconds.each_ref().map(|seconds| spread(seconds));
+        let [faster, longer] = [ratio(buffer, sync), ratio(buffer, buffer_1k)];
+        let [run_faster, run_longer] = [ratio(run, sync), ratio(run, run_1k)];
+        Self { name, values: [a, b, c, d, e, faster, longer, run_faster, run_longer], paper: line.paper }
     }
 }
 
@@ -100,7 +118,7 @@ struct Table {
     /// With the sizes: with others it is another table.
     title: String,
     unit: &'static str,
-    columns: [&'static str; 5],
+    columns: [&'static str; COLUMNS],
     rows: Vec<Measured>,
     /// What the paper says.
     paper: &'static str,
@@ -208,13 +226,18 @@ fn measure(
     memory: &Path,
     interrupt: &Interrupt,
 ) -> Result<Measured, BenchError> {
-    let mut seconds: [Vec<f64>; 3] = Default::default();
+    let mut seconds: [Vec<f64>; WAYS.len()] = Default::default();
     for _ in 0..rounds {
         for (seconds, way) in seconds.iter_mut().zip(WAYS) {
             interrupt.check()?;
             let (files, pool) = (WorkDir::create_in(dir)?, WorkDir::create_in(memory)?);
-            let program = started(way, buffer, files.path(), pool.path())?;
-            let took = timed(program.args(words(way, line.threads, buffer, files.path())), interrupt)?;
+            let pool_file = pool.path().join("buffer.pool");
+            let program = match way.through {
+                Through::Run => under_run(buffer, files.path(), &pool_file)?,
+                Through::Disk | Through::Buffer => Program::own()?,
+            };
+            let words = words(way, line.threads, buffer, files.path(), &pool_file);
+            let took = timed(program.args(words), interrupt)?;
             files.remove().and(pool.remove())?;
             seconds.push(took.as_secs_f64());
         }
@@ -222,27 +245,27 @@ fn measure(
     Ok(Measured::of(line, &seconds))
 }
 
-/// This program, under `ondol run` where the way is buffered.
-fn started(way: Way, buffer: u64, dir: &Path, pool: &Path) -> Result<Program, BenchError> {
-    if !way.buffered {
-        return Program::own();
-    }
+/// This program, under `ondol run`.
+fn under_run(buffer: u64, dir: &Path, pool: &Path) -> Result<Program, BenchError> {
     let program = std::env::current_exe().context(|| "finding this program")?;
-    Ok(Program::new(ondol_skips::ondol())?.args(buffered(buffer, dir, pool)).arg("--").arg(program))
+    Ok(Program::new(ondol_skips::ondol())?.args(run_words(buffer, dir, pool)).arg("--").arg(program))
 }
 
 /// What `ondol` is told, to run a program with a buffer.
-fn buffered(buffer: u64, dir: &Path, pool: &Path) -> Vec<String> {
-    let pool = pool.join("buffer.pool").display().to_string();
+fn run_words(buffer: u64, dir: &Path, pool: &Path) -> Vec<String> {
+    let pool = pool.display().to_string();
     let words = ["run", "--quiet", "--buffer", &pool, "--size", &buffer.to_string(), "--dir"].map(str::to_owned);
     words.into_iter().chain([dir.display().to_string()]).collect()
 }
 
-/// What it is told, to write in a way.
-fn words(way: Way, threads: u32, buffer: u64, dir: &Path) -> Vec<String> {
+/// What the program is told, to write in a way.
+fn words(way: Way, threads: u32, buffer: u64, dir: &Path, pool: &Path) -> Vec<String> {
     let mut words = ["bench", "write", "--dir"].map(str::to_owned).to_vec();
     words.extend([dir.display().to_string(), "--threads".into(), threads.to_string()]);
     words.extend(["--bytes".into(), (buffer * TIMES).to_string(), "--unit".into(), way.unit.to_string()]);
+    if way.through == Through::Buffer {
+        words.extend(["--pool".into(), pool.display().to_string(), "--size".into(), buffer.to_string()]);
+    }
     words
 }
 

@@ -1,10 +1,8 @@
 //! Where the bytes of files live for good, behind a small trait.
 
 mod directory;
-mod memory;
 
 pub use directory::DirectoryHome;
-pub use memory::{Fault, MemoryHome};
 
 use crate::{BufferError, Result};
 use ondol_env::sync::Arc;

@@ -1,22 +1,22 @@
-//! A home in memory: for tests, and, recorded, for power cuts.
+//! A home in memory, whose operations can be made to fail, and, recorded, be cut off.
 //!
 //! Recorded, each file is a block medium of a power domain and the names are another one: what is synced of one file says nothing of
 //! the others. A medium begins with a unit that has the length, and the bytes follow. A file that is made anew has a medium of its
 //! own, so that it never begins with what an older file had.
 
-use super::{Home, HomeFile, Identity};
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_power::{Event, PowerDomain, UNIT};
+use ondol_write_buffer::{Home, HomeFile, Identity};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
 /// What is to fail: asked before each operation with its name (`open`, `read`, `write`, `set_len`, `sync`, `remove`, `sync_names`) and its file.
-pub type Fault = Box<dyn Fn(&'static str, Option<&Identity>) -> Option<io::Error> + Send + Sync>;
+pub(crate) type Fault = Box<dyn Fn(&'static str, Option<&Identity>) -> Option<io::Error> + Send + Sync>;
 
 /// Files in memory.
-pub struct MemoryHome {
+pub(crate) struct MemoryHome {
     shared: Arc<Shared>,
 }
 
@@ -64,13 +64,13 @@ impl fmt::Debug for MemoryHome {
 
 impl MemoryHome {
     /// No files.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { shared: Arc::default() }
     }
 
     /// Media that a recorded home of these names has, as they are before the first file: the names', then those of the files. A file
     /// can have `capacity` bytes.
-    pub fn media(names: &[Identity], capacity: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn media(names: &[Identity], capacity: usize) -> Vec<Vec<u8>> {
         let mut media = vec![vec![0; names.len() * UNIT]];
         media.extend((0..names.len() * LIVES).map(|_| vec![0; UNIT + capacity]));
         media
@@ -80,7 +80,7 @@ impl MemoryHome {
     ///
     /// # Panics
     /// The media are not those of [`MemoryHome::media`].
-    pub fn recorded(media: &[Vec<u8>], names: &[Identity], power: Arc<PowerDomain>, first: u32) -> Self {
+    pub(crate) fn recorded(media: &[Vec<u8>], names: &[Identity], power: Arc<PowerDomain>, first: u32) -> Self {
         let is_new = |medium: &Vec<u8>| medium.iter().all(|b| *b == 0);
         let (mut files, mut next) = (Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
@@ -106,18 +106,18 @@ impl MemoryHome {
     }
 
     /// From now on this is asked before each operation.
-    pub fn set_fault(&self, fault: Option<Fault>) {
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
         *self.shared.fault.lock() = fault;
     }
 
     /// The contents of a file.
-    pub fn contents(&self, identity: &Identity) -> Option<Vec<u8>> {
+    pub(crate) fn contents(&self, identity: &Identity) -> Option<Vec<u8>> {
         let file = self.shared.files.lock().get(identity).cloned();
         file.map(|file| file.bytes.lock().clone())
     }
 
     /// All files with their contents.
-    pub fn all(&self) -> BTreeMap<Identity, Vec<u8>> {
+    pub(crate) fn all(&self) -> BTreeMap<Identity, Vec<u8>> {
         let files: Vec<_> = self.shared.files.lock().values().cloned().collect();
         files.iter().map(|file| (file.identity.clone(), file.bytes.lock().clone())).collect()
     }
