@@ -2,8 +2,9 @@
 
 use crate::block_engine::Config;
 use crate::cache::Cache;
-use crate::contract::{Client, EngineStats, Extent};
+use crate::contract::{Client, Extent};
 use crate::in_place::InPlace;
+use crate::stats::EngineStats;
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -2,8 +2,9 @@
 
 use crate::Block;
 use crate::cache::{Cache, Home};
-use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
+use crate::contract::{Client, Engine, Extent, Tid};
 use crate::piece::{Piece, Sources};
+use crate::stats::EngineStats;
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::Step;
