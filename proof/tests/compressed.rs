@@ -152,17 +152,17 @@ fn flushes_and_bytes_are_counted() {
         volume.sync().expect("sync");
     }
     let small = count();
-    assert_eq!((small.commits - before.commits, small.device_flushes - before.device_flushes), (20, 20));
-    let written = small.device_bytes_written - before.device_bytes_written;
+    assert_eq!((small.engine.commits - before.engine.commits, small.device.flushes - before.device.flushes), (20, 20));
+    let written = small.device.written_bytes - before.device.written_bytes;
     assert!(written <= 20 * 3 * 4096, "{written} bytes for 20 files of 4 KiB and what names them");
     let noise = contents(1, 8 << 20);
     volume.write("/long", &noise).expect("write");
     volume.sync().expect("sync");
     let long = count();
-    let written = long.device_bytes_written - small.device_bytes_written;
+    let written = long.device.written_bytes - small.device.written_bytes;
     assert!(written < (noise.len() + noise.len() / 8) as u64, "{written} bytes for 8 MiB that do not compress");
     // As units before the commit, or to its place where a flush takes next to nothing.
-    assert!(long.staged_blocks >= 2000 || long.images < 1000, "{long:?}");
+    assert!(long.engine.staged_blocks >= 2000 || long.engine.images < 1000, "{long:?}");
     volume.close().expect("close");
 }
 
@@ -185,8 +185,8 @@ fn large_transactions_come_back_whole() {
     file.write_all_at(&bytes, 0).expect("write");
     volume.sync().expect("sync");
     let after = volume.info().expect("info").counters.expect("counters");
-    assert!(after.stored_blocks - before.stored_blocks >= all as u64 / 4096 / 2, "{after:?}");
-    let taken = after.compress_bytes_out - before.compress_bytes_out;
+    assert!(after.engine.stored_blocks - before.engine.stored_blocks >= all as u64 / 4096 / 2, "{after:?}");
+    let taken = after.engine.compress_out_bytes - before.engine.compress_out_bytes;
     assert!((all as u64 / 2..all as u64 * 6 / 10).contains(&taken), "{taken} of {all} bytes");
     drop(file);
     let left = read_sparse(&path).expect("the image");

@@ -1,6 +1,7 @@
 //! Two stores as one: a volume and the device of its journal.
 
 use crate::{BlockStats, BlockStore, Caps, Result, check_range};
+use ondol_env::counters::Counts;
 use ondol_env::sync::Arc;
 use std::io::IoSlice;
 
@@ -83,16 +84,7 @@ impl BlockStore for JoinedStore {
     }
 
     fn stats(&self) -> BlockStats {
-        let (a, b) = (self.first.stats(), self.second.stats());
-        BlockStats {
-            reads: a.reads + b.reads,
-            read_bytes: a.read_bytes + b.read_bytes,
-            writes: a.writes + b.writes,
-            written_bytes: a.written_bytes + b.written_bytes,
-            flushes: a.flushes + b.flushes,
-            discards: a.discards + b.discards,
-            discarded_bytes: a.discarded_bytes + b.discarded_bytes,
-        }
+        self.first.stats().plus(&self.second.stats())
     }
 }
 

@@ -63,23 +63,16 @@ pub enum Own {
     Refused(&'static str),
 }
 
-/// How the pages of a store are used now. Of those that are pinned, a page with two pins counts twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageUse {
-    /// Pinned by views.
-    pub pinned: u64,
-    /// How many can be.
-    pub most: u64,
-    /// Pages that nothing but pins keeps.
-    pub held: u64,
-    /// Pages of maps that were parted from the store's.
-    pub parted: u64,
-    /// Pages that are somebody's memory.
-    pub memory: u64,
-    /// Pages that are lent, and of which no block is made yet.
-    pub lent: u64,
-    /// All of them.
-    pub pages: u64,
+ondol_env::counters! {
+    /// How the pages of a store are used now. Of those that are pinned, a page with two pins counts twice.
+    pub struct PageUse, "pages_";
+    pinned: Gauge, Number, "Pages of the pool that are read in place.";
+    pinnable: Gauge, Number, "Pages of the pool that may be read in place at a time.";
+    held: Gauge, Number, "Pages of the pool that were overwritten or removed and are read in place still.";
+    parted: Gauge, Number, "Pages of maps that private copies have taken the place of.";
+    memory: Gauge, Number, "Pages of the pool that are somebody's memory.";
+    lent: Gauge, Number, "Pages of the pool that are lent, and of which no block is made yet.";
+    all: Gauge, Number, "Pages of the pool.";
 }
 
 impl Pinned {

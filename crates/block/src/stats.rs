@@ -1,36 +1,19 @@
 //! Counters that do not depend on how busy the machine is.
 
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::Ordering::Relaxed;
 
-/// Live counters of a store.
-#[derive(Debug, Default)]
-pub struct Counters {
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    writes: AtomicU64,
-    written_bytes: AtomicU64,
-    flushes: AtomicU64,
-    discards: AtomicU64,
-    discarded_bytes: AtomicU64,
-}
-
-/// What a store has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockStats {
-    /// Read calls.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Write calls (one vectored write is one call).
-    pub writes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Ranges declared unused.
-    pub discards: u64,
-    /// Bytes of those.
-    pub discarded_bytes: u64,
+ondol_env::counters! {
+    /// What a store has done since it was opened.
+    pub struct BlockStats, "device_";
+    /// Live counters of a store.
+    live pub struct Counters;
+    reads: Counter, Number, "Read calls to the image's medium.";
+    read_bytes: Counter, Bytes, "Bytes read from the image's medium.";
+    writes: Counter, Number, "Write calls to the image's medium; a vectored one is one.";
+    written_bytes: Counter, Bytes, "Bytes written to the image's medium.";
+    flushes: Counter, Number, "Flushes of the image's medium.";
+    discards: Counter, Number, "Ranges of the image's medium that were declared unused.";
+    discarded_bytes: Counter, Bytes, "Bytes of those ranges.";
 }
 
 impl Counters {
@@ -55,18 +38,5 @@ impl Counters {
     pub fn discard(&self, bytes: u64) {
         self.discards.fetch_add(1, Relaxed);
         self.discarded_bytes.fetch_add(bytes, Relaxed);
-    }
-
-    /// The counts so far.
-    pub fn snapshot(&self) -> BlockStats {
-        BlockStats {
-            reads: self.reads.load(Relaxed),
-            read_bytes: self.read_bytes.load(Relaxed),
-            writes: self.writes.load(Relaxed),
-            written_bytes: self.written_bytes.load(Relaxed),
-            flushes: self.flushes.load(Relaxed),
-            discards: self.discards.load(Relaxed),
-            discarded_bytes: self.discarded_bytes.load(Relaxed),
-        }
     }
 }

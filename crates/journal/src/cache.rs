@@ -243,15 +243,12 @@ struct Shard {
     looked_up: u64,
 }
 
-/// Counters of the cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheStats {
-    /// Look-ups answered from memory.
-    pub hits: u64,
-    /// Look-ups that had to read.
-    pub misses: u64,
-    /// Blocks held now.
-    pub blocks: u64,
+ondol_env::counters! {
+    /// Counters of the cache.
+    pub struct CacheStats, "cache_";
+    hits: Counter, Number, "Blocks that were in the cache when they were looked up.";
+    misses: Counter, Number, "Blocks that were not in the cache and had to be read.";
+    blocks: Gauge, Blocks, "Blocks in the cache.";
 }
 
 /// The cache of live blocks, bounded by a number of blocks.

@@ -1,9 +1,10 @@
 //! What the cores of all engines have in common: what they stand on, that they stop for good, and their background work.
 
 use crate::cache::{Cache, Home};
-use crate::contract::{EngineStats, Extent};
+use crate::contract::Extent;
 use crate::device::Bound;
 use crate::in_place::InPlace;
+use crate::stats::EngineStats;
 use crate::{Config, Ground, JournalError, Result};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};

@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::piece::Sources;
-use crate::{Block, Cache, Corrupt, JournalError, Piece, Ranges, Result, WriteSet};
+use crate::{Block, Cache, Corrupt, EngineStats, JournalError, Piece, Ranges, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;
 use std::ops::Range;
@@ -130,89 +130,6 @@ pub trait Client: Send + Sync {
     /// The freeing transaction is durable, or comes before all that is written from now on, and no late write to these blocks can come any more: they may be
     /// allocated again.
     fn release(&self, freed: &[Extent]);
-}
-
-/// Counters of an engine since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EngineStats {
-    /// Transactions committed.
-    pub commits: u64,
-    /// Handles closed.
-    pub handles: u64,
-    /// Blocks written to the journal area: descriptors, images, revokes, commit blocks.
-    pub journal_blocks: u64,
-    /// Images that transactions had, whether their blocks went into the journal area or home.
-    pub images: u64,
-    /// Images that were written home before their transaction counted, and not into the journal area.
-    pub staged_blocks: u64,
-    /// Blocks of new data that were written home before the commit began.
-    pub staged_early_blocks: u64,
-    /// Blocks of new data that nobody had written when their commit began; in engines that log whole blocks.
-    pub kept_blocks: u64,
-    /// Nanoseconds that operations spent on writing new data home.
-    pub staging_ns: u64,
-    /// Blocks that were freed in the transaction that had them, and that nobody had written; in engines that log whole blocks.
-    pub dead_blocks: u64,
-    /// Bytes of new data that operations wrote home past the cache and the log.
-    pub passed_bytes: u64,
-    /// Writes of new data to its home: what lies together and was written at once is one.
-    pub data_runs: u64,
-    /// Transactions committed because somebody waited for it; in engines that log whole blocks, as the next four.
-    pub commits_asked: u64,
-    /// Because they were old.
-    pub commits_age: u64,
-    /// Because they had as much that nobody had written as may wait.
-    pub commits_dirty: u64,
-    /// Because they kept as much in memory as may be kept.
-    pub commits_kept: u64,
-    /// Because of the journal space that was promised.
-    pub commits_promises: u64,
-    /// Commits that had to flush data before, beside the flush that makes them count.
-    pub early_flushes: u64,
-    /// Nanoseconds spent on compressing.
-    pub compress_ns: u64,
-    /// Bytes of what was compressed or stored: tables and images.
-    pub compress_bytes_in: u64,
-    /// Bytes that it took in the journal area.
-    pub compress_bytes_out: u64,
-    /// Images that looked as if they would not compress and were not tried.
-    pub stored_blocks: u64,
-    /// Blocks of the journal area that were zeroed after their transactions were home.
-    pub zeroed_blocks: u64,
-    /// Blocks written home by checkpoints.
-    pub checkpoint_blocks: u64,
-    /// Blocks of the journal area that checkpoints have put into the places of those at home instead.
-    pub swapped_blocks: u64,
-    /// Checkpoints that made an operation wait.
-    pub foreground_checkpoints: u64,
-    /// Commits that an operation had to do to get journal space.
-    pub foreground_commits: u64,
-    /// Nanoseconds that operations waited for journal space, or for a checkpoint to bound the memory of images.
-    pub stall_ns: u64,
-    /// Revoke records written.
-    pub revokes: u64,
-    /// Lines of 64 bytes that an NVM log has taken.
-    pub log_lines: u64,
-    /// Records that commits of an NVM log did not wait for.
-    pub log_voided: u64,
-    /// Now: bytes that may wait before they are written: what the device writes in a stated time, within limits.
-    pub dirty_bound: u64,
-    /// Now: bytes of blocks, or of log records, that no commit has made durable.
-    pub uncommitted_bytes: u64,
-    /// Now: how long the oldest of that has waited, in nanoseconds, as far as anybody has looked.
-    pub uncommitted_ns: u64,
-    /// Now: bytes written in place that no flush covers.
-    pub unflushed_bytes: u64,
-    /// Now: bytes of images that a commit has made durable, or is about to, and that are not home.
-    pub waiting_bytes: u64,
-    /// Blocks of the journal area in use.
-    pub used_blocks: u64,
-    /// Size of the journal area in blocks.
-    pub ring_blocks: u64,
-    /// Blocks beside an NVM log that its records name.
-    pub buffer_used_blocks: u64,
-    /// Blocks of file data for which there is room beside an NVM log.
-    pub buffer_blocks: u64,
 }
 
 /// One way to make closed handles durable in order. See the crate documentation for the crash guarantee.

@@ -2,8 +2,9 @@
 
 use crate::cache::AtHome;
 use crate::common::Common;
-use crate::contract::{Engine, EngineStats, Extent, Tid};
+use crate::contract::{Engine, Extent, Tid};
 use crate::device::Bound;
+use crate::stats::EngineStats;
 use crate::{Ground, JournalError, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;

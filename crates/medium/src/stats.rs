@@ -1,6 +1,7 @@
 //! Counters that do not depend on how busy the machine is. Each thread has its own cache line, or shares it with few.
 
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::counters::Counts;
+use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::thread_number;
 
 /// Bytes of a processor's cache line, the unit of write-backs and of poison.
@@ -8,38 +9,35 @@ pub(crate) const LINE: u64 = ondol_power::LINE as u64;
 
 const SHARDS: usize = 16;
 
-/// What has been done to an NVM since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NvmStats {
-    /// Reads.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes stored through the caches.
-    pub stored_bytes: u64,
-    /// Bytes copied past the caches by non-temporal stores.
-    pub copied_bytes: u64,
-    /// Lines written back: by an instruction, or by `msync`. Lines of non-temporal copies are not among them.
-    pub lines: u64,
-    /// Fences.
-    pub fences: u64,
+ondol_env::counters! {
+    /// What has been done to an NVM since it was opened.
+    pub struct NvmStats, "nvm_";
+    #[repr(align(128))]
+    live struct Shard;
+    reads: Counter, Number, "Reads of NVM.";
+    read_bytes: Counter, Bytes, "Bytes read from NVM.";
+    stored_bytes: Counter, Bytes, "Bytes stored to NVM through the caches.";
+    copied_bytes: Counter, Bytes, "Bytes copied to NVM past the caches, by non-temporal stores.";
+    lines: Counter, Number, "Cache lines written back to NVM; those of copies are not among them.";
+    fences: Counter, Number, "Fences behind stores to NVM.";
+}
+
+impl NvmStats {
+    /// Bytes stored, through the caches or past them.
+    pub fn all_bytes(&self) -> u64 {
+        self.stored_bytes + self.copied_bytes
+    }
+
+    /// Bytes that have reached the medium: lines and copies. Where caches survive nobody writes lines back.
+    pub fn reached_bytes(&self) -> u64 {
+        self.lines * LINE + self.copied_bytes
+    }
 }
 
 /// Live counters.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     shards: [Shard; SHARDS],
-}
-
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard {
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    stored_bytes: AtomicU64,
-    copied_bytes: AtomicU64,
-    lines: AtomicU64,
-    fences: AtomicU64,
 }
 
 impl Stats {
@@ -70,13 +68,6 @@ impl Stats {
     }
 
     pub(crate) fn snapshot(&self) -> NvmStats {
-        self.shards.iter().fold(NvmStats::default(), |sum, shard| NvmStats {
-            reads: sum.reads + shard.reads.load(Relaxed),
-            read_bytes: sum.read_bytes + shard.read_bytes.load(Relaxed),
-            stored_bytes: sum.stored_bytes + shard.stored_bytes.load(Relaxed),
-            copied_bytes: sum.copied_bytes + shard.copied_bytes.load(Relaxed),
-            lines: sum.lines + shard.lines.load(Relaxed),
-            fences: sum.fences + shard.fences.load(Relaxed),
-        })
+        self.shards.iter().fold(NvmStats::default(), |sum, shard| sum.plus(&shard.snapshot()))
     }
 }

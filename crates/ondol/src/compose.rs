@@ -17,6 +17,7 @@ use crate::memory::Shares;
 use crate::nvm_meter::NvmMeter;
 use crate::{Error, JournalEngine, Options, RecoverReport, Remedy, Result, counted, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
+use ondol_env::counters::Counts;
 use ondol_env::sync::Arc;
 use ondol_env::{Bell, Env, Progress, Step, System};
 use ondol_format::Incompat;
@@ -335,12 +336,12 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
         Some(commits) => fast_commit::replay(media, volume, &map, &commits)?,
         None => Recovered::default(),
     };
-    let mut recovered = sum(before, jbd2::recover(&**store, &map, volume)?);
+    let mut recovered = before.plus(&jbd2::recover(&**store, &map, volume)?);
     if image.superblock().has_incompat(Incompat::ONDOL_JOURNAL) {
         // The image may have been given another journal, whose log holds the same: see `journal_size`.
         let map_now = media.log_map(&Image::open(store.clone())?)?;
         if map_now != map {
-            recovered = sum(recovered, jbd2::recover(&**store, &map_now, volume)?);
+            recovered = recovered.plus(&jbd2::recover(&**store, &map_now, volume)?);
         }
     }
     recovered_image(media, image, recovered)
@@ -349,14 +350,6 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
 pub(crate) fn volume_of(image: &Image) -> jbd2::Volume {
     let sb = image.superblock();
     jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() }
-}
-
-pub(crate) fn sum(a: Recovered, b: Recovered) -> Recovered {
-    Recovered {
-        transactions: a.transactions + b.transactions,
-        blocks: a.blocks + b.blocks,
-        revoked: a.revoked + b.revoked,
-    }
 }
 
 /// Marks an image whose journal has been emptied.

@@ -3,9 +3,9 @@
 use crate::bucket::{self, BucketInfo};
 use crate::home;
 use crate::nvm_meter::NvmMeter;
-use crate::{JournalEngine, Options, Result, Volume};
+use crate::{Counters, JournalEngine, Options, Result, Volume};
 use ondol_format::Superblock;
-use ondol_journal::{EngineStats, LogMap, jbd2};
+use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -124,76 +124,6 @@ pub struct Pages {
     pub held: u64,
     /// For whoever comes first, but for what writing sets aside.
     pub free: u64,
-}
-
-/// Counters since the mount. They do not depend on how busy the machine is.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs, reason = "the names are the documentation, and the JSON keys")]
-pub struct Counters {
-    pub device_reads: u64,
-    pub device_bytes_read: u64,
-    pub device_writes: u64,
-    pub device_bytes_written: u64,
-    pub device_flushes: u64,
-    pub nvm_bytes: u64,
-    pub nvm_copied_bytes: u64,
-    pub nvm_lines: u64,
-    pub nvm_fences: u64,
-    pub nvm_bytes_read: u64,
-    pub commits: u64,
-    pub handles: u64,
-    pub journal_blocks: u64,
-    pub images: u64,
-    pub staged_blocks: u64,
-    pub staged_early_blocks: u64,
-    pub kept_blocks: u64,
-    pub staging_ns: u64,
-    pub dead_blocks: u64,
-    pub passed_bytes: u64,
-    pub data_runs: u64,
-    pub commits_asked: u64,
-    pub commits_age: u64,
-    pub commits_dirty: u64,
-    pub commits_kept: u64,
-    pub commits_promises: u64,
-    pub stored_blocks: u64,
-    pub zeroed_blocks: u64,
-    pub early_flushes: u64,
-    pub compress_ns: u64,
-    pub compress_bytes_in: u64,
-    pub compress_bytes_out: u64,
-    pub checkpoint_blocks: u64,
-    pub swapped_blocks: u64,
-    pub revokes: u64,
-    pub log_lines: u64,
-    pub log_voided: u64,
-    pub foreground_commits: u64,
-    pub foreground_checkpoints: u64,
-    pub stall_ns: u64,
-    pub dirty_bound: u64,
-    pub uncommitted_bytes: u64,
-    pub uncommitted_ns: u64,
-    pub unflushed_bytes: u64,
-    pub not_home_bytes: u64,
-    pub orphans: u64,
-    pub journal_used_blocks: u64,
-    pub journal_ring_blocks: u64,
-    pub buffer_used_blocks: u64,
-    pub buffer_blocks: u64,
-    pub cache_hits: u64,
-    pub cache_misses: u64,
-    pub cached_blocks: u64,
-    pub cached_inodes: u64,
-    pub view_lent_bytes: u64,
-    pub view_copied_bytes: u64,
-    pub map_commits: u64,
-    pub map_commit_bytes: u64,
-    pub map_commit_exchanges: u64,
-    pub pinned_pages: u64,
-    pub pinnable_pages: u64,
-    pub held_pages: u64,
-    pub parted_pages: u64,
-    pub transactions_replayed: u64,
 }
 
 /// Describes the image at `path`, which nobody may have open for writing. Changes nothing.
@@ -353,20 +283,20 @@ impl Volume {
         let lender = composed.store.lender().filter(|lender| lender.page_bytes() == statfs.block_size)?;
         let (used, memory) = (lender.page_use(), composed.inodes.memory_blocks());
         // Others than a page table lend, too.
-        if used.pages == 0 {
+        if used.all == 0 {
             return None;
         }
         let blocks = composed.inodes.blocks();
         let storage = blocks.saturating_sub(statfs.free + memory);
         let taken = storage + used.memory + used.lent + used.held;
         Some(Pages {
-            total: used.pages,
+            total: used.all,
             storage,
             read_in_place: used.pinned,
             memory: used.memory,
             log: used.lent,
             held: used.held,
-            free: used.pages.saturating_sub(taken),
+            free: used.all.saturating_sub(taken),
         })
     }
 
@@ -374,89 +304,5 @@ impl Volume {
     /// this is there.
     pub fn nvm_meter(&self) -> NvmMeter {
         self.composed().nvm.clone()
-    }
-
-    /// The counters since the volume was opened; those of NVM since its pool was.
-    pub fn counters(&self) -> Counters {
-        let composed = self.composed();
-        let (device, engine, nvm) = (composed.store.stats(), composed.engine.stats(), composed.nvm.read());
-        let cache = composed.engine.cache().stats();
-        let (view_lent_bytes, view_copied_bytes) = composed.inodes.viewed_bytes();
-        let (map_commits, map_commit_bytes, map_commit_exchanges) = composed.inodes.written_parts();
-        let pins = composed.store.lender().map(|lender| lender.page_use()).unwrap_or_default();
-        Counters {
-            device_reads: device.reads,
-            device_bytes_read: device.read_bytes,
-            device_writes: device.writes,
-            device_bytes_written: device.written_bytes,
-            device_flushes: device.flushes,
-            nvm_bytes: nvm.bytes,
-            nvm_copied_bytes: nvm.copied_bytes,
-            nvm_lines: nvm.lines,
-            nvm_fences: nvm.fences,
-            nvm_bytes_read: nvm.bytes_read,
-            orphans: composed.inodes.orphans(),
-            cache_hits: cache.hits,
-            cache_misses: cache.misses,
-            cached_blocks: cache.blocks,
-            cached_inodes: composed.inodes.cached_inodes(),
-            view_lent_bytes,
-            view_copied_bytes,
-            map_commits,
-            map_commit_bytes,
-            map_commit_exchanges,
-            pinned_pages: pins.pinned,
-            pinnable_pages: pins.most,
-            held_pages: pins.held,
-            parted_pages: pins.parted,
-            transactions_replayed: composed.recovered.transactions,
-            ..of_engine(&engine)
-        }
-    }
-}
-
-/// The counters that are the engine's.
-fn of_engine(engine: &EngineStats) -> Counters {
-    Counters {
-        commits: engine.commits,
-        handles: engine.handles,
-        journal_blocks: engine.journal_blocks,
-        images: engine.images,
-        staged_blocks: engine.staged_blocks,
-        staged_early_blocks: engine.staged_early_blocks,
-        kept_blocks: engine.kept_blocks,
-        staging_ns: engine.staging_ns,
-        dead_blocks: engine.dead_blocks,
-        passed_bytes: engine.passed_bytes,
-        data_runs: engine.data_runs,
-        commits_asked: engine.commits_asked,
-        commits_age: engine.commits_age,
-        commits_dirty: engine.commits_dirty,
-        commits_kept: engine.commits_kept,
-        commits_promises: engine.commits_promises,
-        stored_blocks: engine.stored_blocks,
-        zeroed_blocks: engine.zeroed_blocks,
-        early_flushes: engine.early_flushes,
-        compress_ns: engine.compress_ns,
-        compress_bytes_in: engine.compress_bytes_in,
-        compress_bytes_out: engine.compress_bytes_out,
-        checkpoint_blocks: engine.checkpoint_blocks,
-        swapped_blocks: engine.swapped_blocks,
-        revokes: engine.revokes,
-        log_lines: engine.log_lines,
-        log_voided: engine.log_voided,
-        foreground_commits: engine.foreground_commits,
-        foreground_checkpoints: engine.foreground_checkpoints,
-        stall_ns: engine.stall_ns,
-        dirty_bound: engine.dirty_bound,
-        uncommitted_bytes: engine.uncommitted_bytes,
-        uncommitted_ns: engine.uncommitted_ns,
-        unflushed_bytes: engine.unflushed_bytes,
-        not_home_bytes: engine.waiting_bytes,
-        journal_used_blocks: engine.used_blocks,
-        journal_ring_blocks: engine.ring_blocks,
-        buffer_used_blocks: engine.buffer_used_blocks,
-        buffer_blocks: engine.buffer_blocks,
-        ..Counters::default()
     }
 }

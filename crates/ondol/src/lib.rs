@@ -58,6 +58,7 @@ mod background;
 mod bucket;
 pub mod buffer;
 mod compose;
+mod counters;
 mod directory;
 mod error;
 mod fast_commit;
@@ -102,12 +103,13 @@ pub use bucket::{
     is_there as is_volume_there, local_log, local_log_batches, local_log_batches_in_pool, mark_of,
     require_named as require_named_in_bucket, says_closed, snapshot, snapshot_delete, snapshots,
 };
+pub use counters::Counters;
 pub use directory::{DirBuilder, DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use home::{TableInfo, attach as attach_table, pool_of};
-pub use info::{Counters, Info, MountInfo, Pages, info};
+pub use info::{Info, MountInfo, Pages, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, check_telling, mark_checked, recover,
     recover_media, recover_telling, recover_with_pool, tune, tune_store,
@@ -116,14 +118,17 @@ pub use map_mut::MapMut;
 pub use media::Media;
 pub use metadata::{FileTimes, Metadata};
 pub use nvm::{Discarded, Lost, discard as discard_nvm};
-pub use nvm_meter::{NvmCounts, NvmMeter};
-pub use ondol_block::{Access, DeviceClass, open_file, passed, reopen};
+pub use nvm_meter::NvmMeter;
+pub use ondol_block::{Access, BlockStats, DeviceClass, PageUse, open_file, passed, reopen};
+pub use ondol_env::counters::{Counter, Counts, Kind as CounterKind, Unit as CounterUnit};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::mkfs::Usage;
 pub use ondol_format::{is_printable, line, printable};
+pub use ondol_journal::{CacheStats, EngineStats};
+pub use ondol_medium::NvmStats;
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
-    ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs,
+    ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs, VolumeStats,
 };
 pub use open::Open;
 pub use options::{BUCKET_OPTION_NAMES, JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};

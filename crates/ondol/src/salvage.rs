@@ -7,6 +7,7 @@ use crate::home;
 use crate::media::Media;
 use crate::{Error, RecoverReport, Result, nvm};
 use ondol_block::{Access, BlockStore};
+use ondol_env::counters::Counts;
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Incompat;
@@ -95,7 +96,7 @@ fn salvage(media: &Media, env: Arc<dyn Env>, why: VolumeError) -> Result<ForcedR
     };
     match replay(media, &image, &*env, why) {
         Ok(parts) => parts.into_iter().for_each(|part| {
-            report.recovered = RecoverReport::replayed(compose::sum(report.recovered.journal(), part.recovered));
+            report.recovered = RecoverReport::replayed(report.recovered.journal().plus(&part.recovered));
             report.given_up.extend(part.given_up.map(|lost| match lost.first == lost.last {
                 true => format!("transaction {}: {}", lost.first, lost.why),
                 false => format!("transactions {} to {}: {}", lost.first, lost.last, lost.why),

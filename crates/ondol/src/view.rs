@@ -196,7 +196,7 @@ impl fmt::Debug for Map {
 }
 
 impl File {
-    /// Lends bytes of the file where they are stored, as they are now. On a volume in an NVM pool nothing is copied, up to a number of pages at a time ([`crate::Counters`]: `pinnable_pages`);
+    /// Lends bytes of the file where they are stored, as they are now. On a volume in an NVM pool nothing is copied, up to a number of pages at a time ([`crate::Counters`]: `pages_pinnable`);
     /// what goes beyond, and what lies elsewhere, is. A range that goes beyond the end of the file has fewer bytes.
     ///
     /// ```

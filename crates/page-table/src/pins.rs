@@ -109,7 +109,7 @@ impl Pins {
         let pinned = self.parts.iter().map(|part| part.load(Relaxed)).sum();
         let (held, memory) = (self.sight.held.load(Relaxed), self.memory.load(Relaxed));
         let lent = self.free.lock().lent_alone();
-        PageUse { pinned, most: self.most, held, parted: self.maps.parted(), memory, lent, pages }
+        PageUse { pinned, pinnable: self.most, held, parted: self.maps.parted(), memory, lent, all: pages }
     }
 
     /// Pages that nothing but pins keeps, as it is now.

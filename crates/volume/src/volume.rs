@@ -122,11 +122,6 @@ impl Volume {
         self.options.data
     }
 
-    /// Inodes in memory.
-    pub fn cached_inodes(&self) -> u64 {
-        self.nodes.len() as u64
-    }
-
     /// The time, as every stamp of this volume gets it: whole seconds where inodes have no room for more.
     pub(crate) fn now(&self) -> Timestamp {
         let has_extra = usize::from(self.shared.sb.inode_size()) > ondol_format::inode::GOOD_OLD_SIZE;

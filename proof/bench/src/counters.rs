@@ -8,10 +8,10 @@ use crate::BenchError;
 use crate::error::Context;
 use crate::measure::Asked;
 use crate::processes::Server;
-use ondol::{NvmCounts, Volume};
+use ondol::{BlockStats, Counts, EngineStats, NvmStats, Volume};
 use ondol_block::BlockStore;
 use ondol_fuse::client;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::io;
 use std::ops::AddAssign;
@@ -22,8 +22,6 @@ use std::sync::Arc;
 const INFO_XATTR: &str = "ondol.info";
 /// Bytes in the units in which the kernel counts a disk's writes.
 const SECTOR: u64 = 512;
-/// Bytes of a line.
-const LINE: u64 = 64;
 
 /// Totals over all measured rounds of a target. `None` (null in JSON): the target does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,107 +39,15 @@ pub(crate) struct Counters {
     pub(crate) device: Device,
 }
 
-/// Counters that `info` has by the same names. One that is not there is 0, as of an engine that does not have it.
-macro_rules! counts {
-    ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $field:ident,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-        pub(crate) struct $name {
-            $($(#[$what])* pub(crate) $field: u64,)*
-        }
-
-        impl $name {
-            pub(crate) fn of(counters: &Value) -> Self {
-                Self { $($field: counters.get(stringify!($field)).and_then(Value::as_u64).unwrap_or(0),)* }
-            }
-
-            pub(crate) fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
-                Self { $($field: how(self.$field, other.$field),)* }
-            }
-        }
-    };
-}
-pub(crate) use counts;
-
-counts! {
-    /// What a journal engine of ours did.
-    Engine {
-        /// Transactions committed.
-        commits,
-        /// Blocks written to the journal.
-        journal_blocks,
-        /// Blocks written home.
-        checkpoint_blocks,
-        /// Blocks that came home from the journal without a copy.
-        swapped_blocks,
-        /// Commits that an operation had to do for journal space.
-        foreground_commits,
-        /// Checkpoints that an operation had to wait for.
-        foreground_checkpoints,
-        /// Blocks of new data written home before their transaction counted.
-        staged_blocks,
-        /// Those of them that were home before the commit began.
-        staged_early_blocks,
-        /// Blocks of new data that nobody had written when their commit began.
-        kept_blocks,
-        /// Blocks that were freed before their commit, and never written.
-        dead_blocks,
-        /// Bytes of new data written home past cache and journal.
-        passed_bytes,
-        /// Writes of new data.
-        data_runs,
-        /// Commits that somebody waited for.
-        commits_asked,
-        /// Of old transactions.
-        commits_age,
-        /// Of transactions with much to write.
-        commits_dirty,
-        /// Of transactions with much in memory.
-        commits_kept,
-        /// For journal space.
-        commits_promises,
-        /// Bytes that may wait, in the end.
-        dirty_bound,
-        /// Nanoseconds that operations waited for journal space.
-        stall_ns,
-        /// Nanoseconds that commits spent on compressing.
-        compress_ns,
-        /// Bytes that were to be compressed.
-        compress_bytes_in,
-        /// What they became.
-        compress_bytes_out,
-    }
-}
-
-impl Engine {
-    /// With what `now` has that is no total.
-    fn with_now(self, now: Self) -> Self {
-        Self { dirty_bound: now.dirty_bound, ..self }
-    }
-
-    /// The same with what is a total added, and the larger of what is not.
-    fn plus(self, more: Self) -> Self {
-        self.with(more, u64::saturating_add).with_now(self.with(more, u64::max))
-    }
-}
-
 /// What happened on the media of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Device {
-    /// Bytes stored to NVM.
-    pub(crate) nvm_bytes: Option<u64>,
-    /// Those of them that were copied past the caches.
-    pub(crate) nvm_copied_bytes: Option<u64>,
-    /// Lines of 64 bytes written back to NVM; what was copied is not among them.
-    pub(crate) nvm_lines: Option<u64>,
-    /// Fences.
-    pub(crate) nvm_fences: Option<u64>,
-    /// Bytes read from NVM.
-    pub(crate) nvm_bytes_read: Option<u64>,
-    /// Bytes written to the block device.
-    pub(crate) device_bytes: Option<u64>,
-    /// Flushes of the block device.
-    pub(crate) device_flushes: Option<u64>,
+    /// What was done to NVM.
+    #[serde(flatten, serialize_with = "rows")]
+    pub(crate) nvm: Option<NvmStats>,
+    /// What was done to the block device.
+    #[serde(flatten, serialize_with = "rows")]
+    pub(crate) device: Option<BlockStats>,
     /// Bytes that the arm of a modelled hard disk has moved over.
     pub(crate) arm_bytes: Option<u64>,
     /// Requests that the FUSE server received.
@@ -149,92 +55,112 @@ pub(crate) struct Device {
     /// What the server's process did.
     pub(crate) server: Option<Server>,
     /// What our journal engine did.
-    pub(crate) engine: Option<Engine>,
+    #[serde(serialize_with = "rows_if_told")]
+    pub(crate) engine: Option<EngineStats>,
     /// What was asked of object storage.
+    #[serde(serialize_with = "rows_if_told")]
     pub(crate) store: Option<Store>,
+}
+
+/// The rows of a part of the table by their names; null where the target does not tell.
+fn rows<C: Counts, S: Serializer>(counts: &Option<C>, serializer: S) -> Result<S::Ok, S::Error> {
+    let number = |at| counts.as_ref().and_then(|counts| counts.numbers().nth(at));
+    serializer.collect_map(C::TABLE.iter().enumerate().map(|(at, row)| (row.name, number(at))))
+}
+
+/// The same; null for all of them together.
+fn rows_if_told<C: Counts, S: Serializer>(counts: &Option<C>, serializer: S) -> Result<S::Ok, S::Error> {
+    if counts.is_some() { rows(counts, serializer) } else { serializer.serialize_none() }
+}
+
+/// How two readings become one.
+#[derive(Clone, Copy)]
+enum How {
+    /// What was counted after the other.
+    Since,
+    /// Both together.
+    Plus,
+}
+
+impl How {
+    fn of_numbers(self) -> fn(u64, u64) -> u64 {
+        match self {
+            Self::Since => u64::saturating_sub,
+            Self::Plus => u64::saturating_add,
+        }
+    }
+
+    fn of_counts<C: Counts>(self, one: Option<C>, other: Option<C>) -> Option<C> {
+        one.zip(other).map(|(one, other)| match self {
+            Self::Since => one.since(&other),
+            Self::Plus => one.plus(&other),
+        })
+    }
 }
 
 impl Device {
     /// What was counted after `before`.
     pub(crate) fn since(self, before: Self) -> Self {
-        let since = self.with(before, u64::saturating_sub);
-        let of_now = |(since, now): (Engine, Engine)| since.with_now(now);
-        Self { engine: since.engine.zip(self.engine).map(of_now), ..since }
-    }
-
-    /// With what NVM has counted in the end, when its volume was closed, since `before`.
-    pub(crate) fn with_nvm(self, counts: NvmCounts, before: NvmCounts) -> Self {
-        let since = |get: fn(&NvmCounts) -> u64| Some(get(&counts).saturating_sub(get(&before)));
-        Self {
-            nvm_bytes: since(|counts| counts.bytes),
-            nvm_copied_bytes: since(|counts| counts.copied_bytes),
-            nvm_lines: since(|counts| counts.lines),
-            nvm_fences: since(|counts| counts.fences),
-            nvm_bytes_read: since(|counts| counts.bytes_read),
-            ..self
-        }
+        self.with(before, How::Since)
     }
 
     /// Bytes that have reached NVM. `None` where caches survive: nobody writes back there.
     pub(crate) fn nvm_reached(&self) -> Option<u64> {
-        let reached = self.nvm_lines?.saturating_mul(LINE).saturating_add(self.nvm_copied_bytes?);
-        Some(reached).filter(|reached| *reached > 0 || self.nvm_bytes == Some(0))
+        let reached = |nvm: &NvmStats| nvm.reached_bytes() > 0 || nvm.all_bytes() == 0;
+        self.nvm.filter(reached).map(|nvm| nvm.reached_bytes())
     }
 
-    fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
-        let both = |a: Option<u64>, b: Option<u64>| Some(how(a?, b?));
+    fn with(self, other: Self, how: How) -> Self {
+        let numbers = how.of_numbers();
+        let both = |a: Option<u64>, b: Option<u64>| Some(numbers(a?, b?));
         Self {
-            nvm_bytes: both(self.nvm_bytes, other.nvm_bytes),
-            nvm_copied_bytes: both(self.nvm_copied_bytes, other.nvm_copied_bytes),
-            nvm_lines: both(self.nvm_lines, other.nvm_lines),
-            nvm_fences: both(self.nvm_fences, other.nvm_fences),
-            nvm_bytes_read: both(self.nvm_bytes_read, other.nvm_bytes_read),
-            device_bytes: both(self.device_bytes, other.device_bytes),
-            device_flushes: both(self.device_flushes, other.device_flushes),
+            nvm: how.of_counts(self.nvm, other.nvm),
+            device: how.of_counts(self.device, other.device),
             arm_bytes: both(self.arm_bytes, other.arm_bytes),
             fuse_requests: both(self.fuse_requests, other.fuse_requests),
-            server: self.server.zip(other.server).map(|(a, b)| a.with(b, how)),
-            engine: self.engine.zip(other.engine).map(|(a, b)| a.with(b, how)),
-            store: self.store.zip(other.store).map(|(a, b)| a.with(b, how)),
+            server: self.server.zip(other.server).map(|(a, b)| a.with(b, numbers)),
+            engine: how.of_counts(self.engine, other.engine),
+            store: how.of_counts(self.store, other.store),
         }
     }
 
     /// The part of `info` that the bench shows. Media that the volume does not have count 0.
     fn of_info(info: &Value) -> Self {
         let counters = info.get("counters");
-        let get = |name: &str| counters.and_then(|counters| counters.get(name)).and_then(Value::as_u64);
+        let get = |name: &str| counters.and_then(|counters| counters.get(name)).and_then(Value::as_u64).unwrap_or(0);
         Self {
-            nvm_bytes: Some(get("nvm_bytes").unwrap_or(0)),
-            nvm_copied_bytes: Some(get("nvm_copied_bytes").unwrap_or(0)),
-            nvm_lines: Some(get("nvm_lines").unwrap_or(0)),
-            nvm_fences: Some(get("nvm_fences").unwrap_or(0)),
-            nvm_bytes_read: Some(get("nvm_bytes_read").unwrap_or(0)),
-            device_bytes: get("device_bytes_written"),
-            device_flushes: get("device_flushes"),
+            nvm: Some(Counts::from_rows(|row| get(row.name))),
+            device: counters.map(|_| Counts::from_rows(|row| get(row.name))),
             arm_bytes: None,
-            fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
+            fuse_requests: Some(get("fuse_requests")),
             server: None,
-            engine: counters.map(Engine::of),
+            engine: counters.map(|_| Counts::from_rows(|row| get(row.name))),
             store: Store::of_info(info),
         }
     }
 
-    /// The part of `/sys/block/DEVICE/stat` that the bench shows (Documentation/block/stat.rst: the 7th field is
-    /// sectors written, the 16th flushes).
+    /// `/sys/block/DEVICE/stat` (Documentation/block/stat.rst).
     fn of_block_stat(text: &str) -> Self {
         let field = |n: usize| text.split_ascii_whitespace().nth(n - 1).and_then(|field| field.parse::<u64>().ok());
-        Self {
-            device_bytes: field(7).map(|sectors| sectors.saturating_mul(SECTOR)),
-            device_flushes: field(16),
-            ..Self::default()
-        }
+        let bytes = |n| field(n).map(|sectors| sectors.saturating_mul(SECTOR));
+        let counts = || {
+            Some(BlockStats {
+                reads: field(1)?,
+                read_bytes: bytes(3)?,
+                writes: field(5)?,
+                written_bytes: bytes(7)?,
+                discards: field(12)?,
+                discarded_bytes: bytes(14)?,
+                flushes: field(16)?,
+            })
+        };
+        Self { device: counts(), ..Self::default() }
     }
 }
 
 impl AddAssign for Device {
     fn add_assign(&mut self, other: Self) {
-        let engine = self.engine.zip(other.engine).map(|(a, b)| a.plus(b));
-        *self = Self { engine, ..self.with(other, u64::saturating_add) };
+        *self = self.with(other, How::Plus);
     }
 }
 
@@ -269,11 +195,7 @@ impl Probe {
                 let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
                 Ok(Device::of_block_stat(&text))
             }
-            Self::Store(store) => {
-                let stats = store.stats();
-                let (bytes, flushes) = (Some(stats.written_bytes), Some(stats.flushes));
-                Ok(Device { device_bytes: bytes, device_flushes: flushes, ..Device::default() })
-            }
+            Self::Store(store) => Ok(Device { device: Some(store.stats()), ..Device::default() }),
             Self::Mount(_) | Self::FarMount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
         }
     }
@@ -309,12 +231,12 @@ mod tests {
 
     #[test]
     fn info_is_mapped() {
-        let counters = json!({"device_bytes_written": 8192, "device_flushes": 2, "fuse_requests": 7, "commits": 1});
+        let counters = json!({"device_written_bytes": 8192, "device_flushes": 2, "fuse_requests": 7, "commits": 1});
         let info = json!({"counters": counters});
         let device = Device::of_info(&info);
-        assert_eq!((device.device_bytes, device.device_flushes), (Some(8192), Some(2)));
-        assert_eq!((device.nvm_bytes, device.fuse_requests), (Some(0), Some(7)));
-        assert_eq!(device.engine, Some(Engine { commits: 1, ..Engine::default() }));
+        assert_eq!(device.device, Some(BlockStats { written_bytes: 8192, flushes: 2, ..BlockStats::default() }));
+        assert_eq!((device.nvm, device.fuse_requests), (Some(NvmStats::default()), Some(7)));
+        assert_eq!(device.engine, Some(EngineStats { commits: 1, ..EngineStats::default() }));
         let bound = |bytes| Device::of_info(&json!({"counters": {"commits": 7, "dirty_bound": bytes}}));
         let since = bound(5).since(bound(9)).engine.unwrap();
         assert_eq!((since.commits, since.dirty_bound), (0, 5), "it is what it is now");
@@ -327,16 +249,26 @@ mod tests {
     fn block_statistics_are_mapped() {
         let text = "  1 2 3 4 5 6 70 8 9 10 11 12 13 14 15 16 17\n";
         let device = Device::of_block_stat(text);
-        assert_eq!((device.device_bytes, device.device_flushes), (Some(70 * 512), Some(16)));
-        assert_eq!(device.nvm_bytes, None);
+        let known = device.device.unwrap();
+        assert_eq!((known.reads, known.read_bytes, known.writes, known.written_bytes), (1, 3 * 512, 5, 70 * 512));
+        assert_eq!((known.discards, known.discarded_bytes, known.flushes), (12, 14 * 512, 16));
+        assert_eq!(device.nvm, None);
     }
 
     #[test]
     fn rounds_add_up_and_the_unknown_stays_unknown() {
-        let device = |bytes| Device { device_bytes: Some(bytes), ..Device::default() };
+        let device = |bytes| Device {
+            device: Some(BlockStats { written_bytes: bytes, ..Default::default() }),
+            ..Device::default()
+        };
         let mut sum = device(10).since(device(4));
         sum += device(5);
-        assert_eq!(sum.device_bytes, Some(11));
-        assert_eq!(sum.device_flushes, None);
+        assert_eq!(sum.device.map(|device| device.written_bytes), Some(11));
+        assert_eq!(sum.nvm, None);
+        let json = serde_json::to_value(sum).unwrap();
+        assert_eq!(
+            (&json["device_written_bytes"], &json["nvm_lines"], &json["engine"]),
+            (&json!(11), &json!(null), &json!(null))
+        );
     }
 }

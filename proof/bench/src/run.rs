@@ -12,6 +12,7 @@ use crate::target::{self, Setting, Target};
 use crate::workload::{self, Definition, Params, Plan, Workload};
 use crate::{BenchError, counters::Device};
 use indicatif::{ProgressBar, ProgressStyle};
+use ondol::{BlockStats, Counts};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::Path;
@@ -209,12 +210,12 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         // The last writes come after the last look at a volume's own counters.
         if let Some((now, before)) = closed.device_counts().zip(written) {
             let done = now.since(before);
-            device.device_bytes = Some(done.bytes);
-            device.device_flushes = Some(done.flushes);
+            let known = device.device.unwrap_or_default();
+            device.device = Some(BlockStats { written_bytes: done.bytes, flushes: done.flushes, ..known });
             device.arm_bytes = done.way;
         }
         if let Some((counts, before)) = closed.nvm_counts().zip(nvm) {
-            device = device.with_nvm(counts, before);
+            device.nvm = Some(counts.since(&before));
         }
     }
     ended?;

@@ -157,7 +157,7 @@ fn a_checkpoint_takes_no_change_that_is_not_committed() {
     assert_eq!((byte_at(&*after, HOME), byte_at(&*after, HOME + 9), byte_at(&*after, HOME + 2)), (4, 3 << 3, 3));
     b.engine.checkpoint_all().unwrap();
     assert!((0..2).all(|i| block_of(&*b.store, HOME + i) == block_of(&*after, HOME + i)));
-    assert_eq!(b.engine.stats().used_blocks, 0);
+    assert_eq!(b.engine.stats().journal_used_blocks, 0);
 }
 
 #[test]
@@ -182,10 +182,13 @@ fn a_checkpoint_takes_a_slice() {
         b.fill(HOME + u64::from(n) % 20, n + 1);
         b.sync();
     }
-    let used = b.engine.stats().used_blocks;
+    let used = b.engine.stats().journal_used_blocks;
     one_slice(&b);
     let stats = b.engine.stats();
-    assert!((used - 9..used - 6).contains(&stats.used_blocks) && stats.checkpoint_blocks == 7, "{used}, {stats:?}");
+    assert!(
+        (used - 9..used - 6).contains(&stats.journal_used_blocks) && stats.checkpoint_blocks == 7,
+        "{used}, {stats:?}"
+    );
     let home: Vec<u8> = (0..20).map(|i| byte_at(&*b.store, HOME + i)).collect();
     assert_eq!(home[..7], [1, 2, 3, 4, 5, 6, 7], "what was committed then, not what is live");
     assert_eq!(home[7..], [0; 13]);

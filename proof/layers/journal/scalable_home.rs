@@ -29,7 +29,7 @@ fn a_home_that_fails_for_a_while_loses_nothing() {
         assert!(b.engine.checkpoint_all().is_err());
         b.store.arm(FaultPlan::default());
         b.engine.checkpoint_all().unwrap();
-        assert!(b.engine.home_failure().is_none() && b.engine.stats().used_blocks == 0);
+        assert!(b.engine.home_failure().is_none() && b.engine.stats().journal_used_blocks == 0);
         let home = block_of(&*b.store, HOME + 1);
         assert_eq!((byte_at(&*b.store, HOME), home[0], home[BLOCK - 1]), (3, 2, sum(&home)));
     }
@@ -48,7 +48,7 @@ fn a_home_that_fails_for_good_ends_operations_and_no_promise() {
         h.write(HOME + done % 20, META, 0, &[done as u8; BLOCK]).unwrap();
         h.close();
         b.sync();
-        if b.engine.stats().used_blocks * 2 > b.engine.stats().ring_blocks {
+        if b.engine.stats().journal_used_blocks * 2 > b.engine.stats().journal_ring_blocks {
             let checkpointer = b.engine.steps().into_iter().find(|step| step.name() == "checkpoint").unwrap();
             assert!(matches!(checkpointer.step(), Err(JournalError::Home(_)) | Ok(ondol_env::Progress::Idle)));
         }

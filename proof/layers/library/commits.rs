@@ -226,7 +226,7 @@ fn run((media, ground): (Media, Ground), options: &Options, seed: u64) -> (usize
             (run.names, run.files, run.random)
         };
         let counters = volume.counters();
-        assert_eq!((counters.pinned_pages, counters.held_pages), (0, 0));
+        assert_eq!((counters.pages.pinned, counters.pages.held), (0, 0));
         volume.close().unwrap();
         assert!(ondol::check_media(&media).unwrap().is_clean());
     }
@@ -299,7 +299,11 @@ fn a_large_commit_is_one() {
         inodes.set_flags(ondol::ROOT, flags, u32::MAX).unwrap();
         assert!(volume.read("/a").unwrap() == expected, "{options}");
         let counters = volume.counters();
-        assert_eq!((counters.map_commits, counters.map_commit_exchanges, map.uncommitted()), (1, 1, 0), "{options}");
+        assert_eq!(
+            (counters.files.map_commits, counters.files.map_commit_exchanges, map.uncommitted()),
+            (1, 1, 0),
+            "{options}"
+        );
         assert!(map[50] != 3, "the map shows what it was made of");
         map.discard().unwrap();
         assert!(map[..] == expected[..] && file.metadata().unwrap().len() == len as u64);
@@ -309,7 +313,7 @@ fn a_large_commit_is_one() {
         map.commit().unwrap();
         expected[..10].fill(4);
         assert!(volume.read("/a").unwrap() == expected);
-        assert_eq!(volume.counters().map_commits, 2);
+        assert_eq!(volume.counters().files.map_commits, 2);
         assert!(volume.statfs().free <= free, "holes were stored to");
         drop((map, file));
         volume.close().unwrap();
@@ -338,7 +342,7 @@ fn a_commit_that_fails_keeps_its_stores() {
         volume.remove_file("/full").unwrap();
         map.commit().unwrap();
         assert!(volume.read("/a").unwrap() == map[..]);
-        assert_eq!(volume.counters().map_commit_exchanges, u64::from(large));
+        assert_eq!(volume.counters().files.map_commit_exchanges, u64::from(large));
         // Shorter, and long enough again.
         map.store(stored - 1, &[8]).unwrap();
         file.set_len(stored as u64 - 1).unwrap();
@@ -443,7 +447,7 @@ fn readers_see_commits_whole() {
         }
         done.store(true, std::sync::atomic::Ordering::SeqCst);
     });
-    assert!(volume.counters().map_commit_exchanges > 0);
+    assert!(volume.counters().files.map_commit_exchanges > 0);
     volume.close().unwrap();
 }
 
@@ -460,15 +464,15 @@ fn a_commit_stores_each_page_once() {
         let pages = [3, 4, 5, 20, 40, 59];
         let stored = volume.counters();
         pages.iter().for_each(|page| map.bytes_mut(page * BLOCK..(page + 1) * BLOCK).unwrap().fill(2));
-        assert_eq!(volume.counters().nvm_bytes, stored.nvm_bytes, "nothing of a store reaches the pool");
+        assert_eq!(volume.counters().nvm.all_bytes(), stored.nvm.all_bytes(), "nothing of a store reaches the pool");
         map.commit().unwrap();
         let committed = volume.counters();
-        assert_eq!(committed.nvm_copied_bytes - stored.nvm_copied_bytes, (pages.len() * BLOCK) as u64, "{data}");
-        let beside = committed.nvm_bytes - stored.nvm_bytes - (pages.len() * BLOCK) as u64;
+        assert_eq!(committed.nvm.copied_bytes - stored.nvm.copied_bytes, (pages.len() * BLOCK) as u64, "{data}");
+        let beside = committed.nvm.all_bytes() - stored.nvm.all_bytes() - (pages.len() * BLOCK) as u64;
         assert!(beside < 2048, "{beside} bytes beside the pages");
         while volume.checkpoint().unwrap() {}
         let home = volume.counters();
-        assert!(home.nvm_copied_bytes - committed.nvm_copied_bytes < BLOCK as u64, "a checkpoint copies no page");
+        assert!(home.nvm.copied_bytes - committed.nvm.copied_bytes < BLOCK as u64, "a checkpoint copies no page");
         drop(map);
         volume.close().unwrap();
     }

@@ -132,7 +132,7 @@ fn run(options: &str, seed: u64) -> Counters {
         (files, random) = (run.files, run.random);
         drop(run.lent);
         counters = volume.counters();
-        assert_eq!((counters.pinned_pages, counters.held_pages), (0, 0));
+        assert_eq!((counters.pages.pinned, counters.pages.held), (0, 0));
         volume.close().unwrap();
     }
     counters
@@ -150,8 +150,11 @@ fn views_and_maps_stay_what_they_are_whatever_is_done_to_the_files() {
     for engine in engines {
         for seed in 0..3 {
             let counters = run(&format!("journal={engine}"), seed);
-            println!("{engine}: {} bytes lent, {} copied", counters.view_lent_bytes, counters.view_copied_bytes);
-            assert!(counters.view_lent_bytes > counters.view_copied_bytes, "{engine}");
+            println!(
+                "{engine}: {} bytes lent, {} copied",
+                counters.files.view_lent_bytes, counters.files.view_copied_bytes
+            );
+            assert!(counters.files.view_lent_bytes > counters.files.view_copied_bytes, "{engine}");
         }
     }
 }
@@ -171,9 +174,9 @@ fn nothing_is_copied_whatever_state_the_data_is_in() {
     expected.extend_from_slice(b"tail");
     // In a record's page and not committed; committed; home.
     for stage in 0..3 {
-        let before = meter.read().bytes_read;
+        let before = meter.read().read_bytes;
         let (view, map) = (file.view(..).unwrap(), file.map().unwrap());
-        let read = meter.read().bytes_read - before;
+        let read = meter.read().read_bytes - before;
         assert_eq!((view.copied(), map.is_copied()), (0, false), "stage {stage}");
         assert_eq!((view.to_vec() == expected, map[..] == expected[..]), (true, true), "stage {stage}");
         assert!(read < BLOCK as u64, "{read} bytes were read at stage {stage}");
@@ -183,7 +186,7 @@ fn nothing_is_copied_whatever_state_the_data_is_in() {
             _ => while volume.checkpoint().unwrap() {},
         }
     }
-    assert_eq!(volume.counters().view_copied_bytes, 0);
+    assert_eq!(volume.counters().files.view_copied_bytes, 0);
     let inside = file.view(5000..=5001).unwrap();
     assert_eq!(inside.to_vec(), whole[5000..5002]);
     assert!(file.view(1 << 40..).unwrap().is_empty() && file.view(7..7).unwrap().is_empty());
@@ -215,7 +218,7 @@ fn a_file_that_is_gone_is_there_for_its_views() {
     volume.sync().unwrap();
     assert!(view.to_vec() == [7; 20 * BLOCK] && map[..] == [7; 20 * BLOCK]);
     drop((view, map));
-    assert_eq!(volume.counters().held_pages, 0);
+    assert_eq!(volume.counters().pages.held, 0);
     volume.close().unwrap();
 }
 
@@ -234,10 +237,10 @@ fn maps_give_back_what_writers_need() {
         })
         .collect();
     let counters = volume.counters();
-    assert!(counters.parted_pages > 0, "{counters:?}");
+    assert!(counters.pages.parted > 0, "{counters:?}");
     assert!((0..).zip(&maps).all(|(n, map)| map[..] == bytes(n)[..] && !map.is_copied()));
     drop(maps);
-    assert_eq!(volume.counters().held_pages, 0);
+    assert_eq!(volume.counters().pages.held, 0);
     drop(file);
     volume.close().unwrap();
 }
@@ -246,7 +249,7 @@ fn maps_give_back_what_writers_need() {
 fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     let (media, _) = attached(&made(), None);
     let volume = opened(&media, "journal=remap");
-    let most = volume.counters().pinnable_pages as usize;
+    let most = volume.counters().pages.pinnable as usize;
     assert!(most > 50, "{most}");
     let whole: Vec<u8> = (0..2 * most * BLOCK).map(|n| (n / BLOCK) as u8).collect();
     volume.write("/a", &whole).unwrap();
@@ -255,7 +258,7 @@ fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     let file = file(&volume, "/a");
     let first = file.view(..).unwrap();
     let (lent, copied) = (most * BLOCK, first.copied() as usize);
-    assert_eq!((first.len() as usize - copied, volume.counters().pinned_pages), (lent, most as u64));
+    assert_eq!((first.len() as usize - copied, volume.counters().pages.pinned), (lent, most as u64));
     let second = file.view(..).unwrap();
     assert_eq!(second.copied(), second.len());
     let map = file.map().unwrap();
@@ -266,9 +269,9 @@ fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     assert!(first.to_vec() == whole && second.to_vec() == whole && map[..] == whole[..]);
     let counters = volume.counters();
     // Pages abound, so that the map need not give any back.
-    assert!(counters.parted_pages == 0 && counters.held_pages >= most as u64, "{counters:?}");
+    assert!(counters.pages.parted == 0 && counters.pages.held >= most as u64, "{counters:?}");
     drop((first, second, map));
-    assert_eq!((volume.counters().held_pages, file.view(..BLOCK as u64).unwrap().copied()), (0, 0));
+    assert_eq!((volume.counters().pages.held, file.view(..BLOCK as u64).unwrap().copied()), (0, 0));
     drop(file);
     volume.close().unwrap();
 }
@@ -331,7 +334,7 @@ fn readers_never_see_half_a_write() {
         println!("{seen} views and maps beside 600 writes");
     });
     let counters = volume.counters();
-    assert_eq!((counters.pinned_pages, counters.held_pages), (0, 0));
+    assert_eq!((counters.pages.pinned, counters.pages.held), (0, 0));
     volume.close().unwrap();
 }
 

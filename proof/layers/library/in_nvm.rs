@@ -179,7 +179,7 @@ fn swap_brings_home_without_copies_and_is_refused_elsewhere() {
         volume.sync().unwrap();
     }
     let counted = volume.counters();
-    assert!(counted.swapped_blocks > 100 && counted.checkpoint_blocks == 0, "{counted:?}");
+    assert!(counted.engine.swapped_blocks > 100 && counted.engine.checkpoint_blocks == 0, "{counted:?}");
     volume.close().unwrap();
 
     export(&target, &image, false).unwrap();

@@ -59,9 +59,9 @@ fn run(dir: &Path, options: &str) {
     let volume = Volume::open_stepped(store, &Options::parse(options).unwrap(), image::clock(1)).unwrap();
     day(&volume, 20_000);
     let counted = volume.counters();
-    let here = (counted.foreground_commits, counted.foreground_checkpoints);
+    let here = (counted.engine.foreground_commits, counted.engine.foreground_checkpoints);
     assert_eq!(here, (0, 0), "{options}: commits and checkpoints by operations");
-    assert!(counted.commits >= 3, "{options}: {} commits", counted.commits);
+    assert!(counted.engine.commits >= 3, "{options}: {} commits", counted.engine.commits);
     volume.close().unwrap();
 }
 

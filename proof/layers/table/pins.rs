@@ -67,7 +67,7 @@ fn a_view_is_the_stored_page_and_stays_what_it_is() {
     drop(inside);
     assert_eq!(
         (pins(&table), table.stats().free),
-        (PageUse { most: MOST, pages: BLOCKS + RESERVE, ..PageUse::default() }, BLOCKS + RESERVE - 2)
+        (PageUse { pinnable: MOST, all: BLOCKS + RESERVE, ..PageUse::default() }, BLOCKS + RESERVE - 2)
     );
 }
 

@@ -76,7 +76,7 @@ fn run(rig: Rig, most: u64) -> u64 {
         }
         assert!(rig.read_all(ino) == content, "call {n}");
     }
-    let exchanged = rig.vol.written_parts().2;
+    let exchanged = rig.vol.stats().map_commit_exchanges;
     rig.unmount_checked();
     exchanged
 }

@@ -10,7 +10,8 @@
 use super::running::Switched;
 use super::seal::seal;
 use super::{Core, Sealed, early};
-use crate::contract::{EngineStats, Extent, Kind, Tid};
+use crate::contract::{Extent, Kind, Tid};
+use crate::stats::EngineStats;
 use crate::{Config, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 

@@ -1,7 +1,8 @@
 //! What an engine must say of its log: how a transaction looks there, and what it does with new data.
 
 use crate::area::Area;
-use crate::contract::{EngineStats, Tid};
+use crate::contract::Tid;
+use crate::stats::EngineStats;
 use crate::{Block, Result};
 
 /// The sealed images of one transaction and what it frees, ready for the journal area.

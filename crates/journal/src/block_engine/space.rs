@@ -7,7 +7,7 @@
 use super::LogFormat;
 use super::commit::Why;
 use crate::common::Waiters;
-use crate::contract::EngineStats;
+use crate::stats::EngineStats;
 use crate::{JournalError, Result};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
@@ -213,7 +213,7 @@ impl super::Core {
         stats.uncommitted_bytes = self.uncommitted();
         stats.uncommitted_ns = self.running.oldest().map_or(0, |started| self.since(started));
         stats.unflushed_bytes = self.in_place.not_durable();
-        stats.waiting_bytes = self.waiting_bytes.load(Relaxed);
+        stats.not_home_bytes = self.waiting_bytes.load(Relaxed);
     }
 
     /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed leave room for others.

@@ -5,8 +5,9 @@ use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
 use crate::Block;
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
-use crate::contract::{EngineStats, Tid};
+use crate::contract::Tid;
 use crate::device::{Passing, compresses};
+use crate::stats::EngineStats;
 use crate::{JournalError, Result};
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Env;
@@ -161,8 +162,8 @@ impl LogFormat for UnitLog {
 
     fn count(&self, stats: &mut EngineStats) {
         stats.compress_ns = self.compress_ns.load(Relaxed);
-        stats.compress_bytes_in = self.bytes_in.load(Relaxed);
-        stats.compress_bytes_out = self.bytes_out.load(Relaxed);
+        stats.compress_in_bytes = self.bytes_in.load(Relaxed);
+        stats.compress_out_bytes = self.bytes_out.load(Relaxed);
         stats.stored_blocks = self.stored.load(Relaxed);
     }
 }

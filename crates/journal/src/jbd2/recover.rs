@@ -18,15 +18,12 @@ use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{FastCommit, FastCommitReader, JournalIncompat, JournalSuperblock, LogFormat};
 
-/// What recovery did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Whole transactions found.
-    pub transactions: u64,
-    /// Different blocks written home.
-    pub blocks: u64,
-    /// Images that a later revoke held back.
-    pub revoked: u64,
+ondol_env::counters! {
+    /// What recovery did.
+    pub struct Recovered, "recovered_";
+    transactions: Counter, Number, "Whole transactions that were found in the journal when the volume was opened.";
+    blocks: Counter, Blocks, "Different blocks that recovery wrote home.";
+    revoked: Counter, Number, "Images that a later revoke held back.";
 }
 
 /// What recovery has to know of the volume that a journal is for.

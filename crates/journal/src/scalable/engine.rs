@@ -9,9 +9,10 @@ use super::waiting_since::WaitingSince;
 use super::{Core, Dirty, Failing, record};
 use crate::cache::{AtHome, Home};
 use crate::common::{self, Common};
-use crate::contract::{Engine, EngineStats, Extent, Tid};
+use crate::contract::{Engine, Extent, Tid};
 use crate::device::{Bound, Passing};
 use crate::in_place::IN_PLACE;
+use crate::stats::EngineStats;
 use crate::turn::Turns;
 use crate::{Config, Ground, JournalError, Kind, Result, WriteSet};
 use ondol_env::Step;
@@ -194,14 +195,14 @@ impl Engine for ScalableEngine {
             uncommitted_bytes: self.core.log.uncommitted() * ondol_nvm_log::LINE,
             uncommitted_ns: self.core.uncommitted_ns().unwrap_or(0),
             unflushed_bytes: self.core.in_place.not_durable(),
-            waiting_bytes: self.core.dirty.bytes(self.core.block_size),
+            not_home_bytes: self.core.dirty.bytes(self.core.block_size),
             commits: log.commits,
             handles: self.core.handles.sum().cast_unsigned(),
             journal_blocks: blocks(log.lines),
             log_lines: log.lines,
             log_voided: log.voided,
-            used_blocks: blocks(log.used),
-            ring_blocks: blocks(log.capacity),
+            journal_used_blocks: blocks(log.used),
+            journal_ring_blocks: blocks(log.capacity),
             buffer_used_blocks: pages,
             buffer_blocks: all_pages,
             data_runs: self.core.data_runs.sum().cast_unsigned(),

@@ -196,7 +196,7 @@ fn removed_files_that_are_held_are_within_the_bound() {
     Volume::format(&image, &FormatOptions::new().size(256 << 20).inodes(FILES as u32 + 1_000)).unwrap();
     let volume = Volume::open_with(&image, &Options::default().with_cached_inodes(2_000)).unwrap();
     let (inodes, before, bound) = (volume.inodes(), volume.statfs().files_free, volume.memory_bound());
-    let cached = || volume.counters().cached_inodes;
+    let cached = || volume.counters().files.cached_inodes;
     let held: Vec<ondol::Ino> = (0..FILES)
         .map(|n| {
             let name = n.to_string();

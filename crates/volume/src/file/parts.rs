@@ -24,9 +24,9 @@ type Parts<'p, 'b> = &'p [(u64, &'b [u8])];
 /// What was written at several places at once.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    calls: Striped,
-    bytes: Striped,
-    exchanges: Striped,
+    pub(crate) calls: Striped,
+    pub(crate) bytes: Striped,
+    pub(crate) exchanges: Striped,
 }
 
 impl Volume {
@@ -51,12 +51,6 @@ impl Volume {
         self.committed.bytes.add(bytes.cast_signed());
         self.committed.exchanges.add(i64::from(by_exchange));
         Ok(())
-    }
-
-    /// Calls of [`Volume::write_parts`] that were done since the volume was opened, their bytes, and how many of the calls were done by an exchange.
-    pub fn written_parts(&self) -> (u64, u64, u64) {
-        let Committed { calls, bytes, exchanges } = &self.committed;
-        (calls.sum().cast_unsigned(), bytes.sum().cast_unsigned(), exchanges.sum().cast_unsigned())
     }
 
     /// Whether it was done by an exchange.

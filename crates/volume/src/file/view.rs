@@ -9,8 +9,8 @@ use ondol_journal::Piece;
 /// Bytes of files that were lent, or copied because they could not be.
 #[derive(Debug, Default)]
 pub(crate) struct Viewed {
-    lent: Striped,
-    copied: Striped,
+    pub(crate) lent: Striped,
+    pub(crate) copied: Striped,
 }
 
 impl Volume {
@@ -68,11 +68,6 @@ impl Volume {
         self.viewed.copied.add(copied.cast_signed());
         self.viewed.lent.add((left - copied).cast_signed());
         Ok(pieces)
-    }
-
-    /// Bytes of files that views and maps have lent since the volume was opened, and those that were copied for them.
-    pub fn viewed_bytes(&self) -> (u64, u64) {
-        (self.viewed.lent.sum().cast_unsigned(), self.viewed.copied.sum().cast_unsigned())
     }
 }
 

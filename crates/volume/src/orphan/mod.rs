@@ -237,8 +237,8 @@ fn announce(op: &mut Op<'_>) -> Result<()> {
 }
 
 impl Volume {
-    /// How many inodes are orphans now: deleted and still open, or being truncated. Those that nobody has looked for yet do not count.
-    pub fn orphans(&self) -> u64 {
+    /// How many inodes are orphans now, but for those that nobody has looked for yet.
+    pub(crate) fn orphans_known(&self) -> u64 {
         let in_file = self.orphans.file.read().as_ref().map_or(0, |file| file.len());
         (in_file + self.orphans.listed.load(SeqCst)) as u64
     }

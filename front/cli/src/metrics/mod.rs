@@ -4,12 +4,10 @@
 
 mod file;
 mod http;
-mod names;
 mod spot;
 mod store;
 mod text;
 
-pub(crate) use names::{Kind, NAMES};
 pub(crate) use store::told;
 
 use ondol_fuse::Meter;

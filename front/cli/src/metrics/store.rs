@@ -1,6 +1,6 @@
 //! What a volume in object storage asked of its store, and how far behind the store is: metrics of those volumes alone.
 
-use super::names::Kind;
+use ondol::CounterKind as Kind;
 use serde_json::Value;
 
 /// One number, or one of several that belong together.

@@ -1,7 +1,7 @@
 //! What a mount tells, as a page in Prometheus' text format.
 
-use super::names::{Kind, NAMES, Unit};
 use super::store;
+use ondol::{Counter, CounterKind as Kind, CounterUnit as Unit, Counters};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
@@ -53,17 +53,30 @@ impl Collector for Mount {
         page.requests(stats)?;
         page.latencies(&stats["latencies"])?;
         let block = number(stats, "block_size").unwrap_or(0);
-        for name in NAMES {
-            let Some(value) = stats.get("counters").and_then(|all| number(all, name.counter)) else { continue };
-            match name.unit {
-                Unit::Same => page.single(name.kind, name.metric, name.help, value)?,
-                Unit::Nanoseconds => page.single(name.kind, name.metric, name.help, in_seconds(value))?,
-                Unit::Blocks => page.single(name.kind, name.metric, name.help, value.saturating_mul(block))?,
+        for row in Counters::table() {
+            let Some(number) = stats.get("counters").and_then(|all| number(all, row.name)) else { continue };
+            let metric = metric_of(row);
+            match row.unit {
+                Unit::Number | Unit::Bytes => page.single(row.kind, &metric, row.help, number)?,
+                Unit::Nanoseconds => page.single(row.kind, &metric, row.help, in_seconds(number))?,
+                Unit::Blocks => page.single(row.kind, &metric, row.help, number.saturating_mul(block))?,
             }
         }
         page.store(stats)?;
         if self.reader == For::Scrape { page.process() } else { Ok(()) }
     }
+}
+
+/// What a counter is called in Prometheus, whose units are seconds and bytes.
+fn metric_of(row: &Counter) -> String {
+    let (unit, suffix) = match row.unit {
+        Unit::Number => ("", ""),
+        Unit::Bytes => ("_bytes", "_bytes"),
+        Unit::Blocks => ("_blocks", "_bytes"),
+        Unit::Nanoseconds => ("_ns", "_seconds"),
+    };
+    let total = if row.kind == Kind::Counter { "_total" } else { "" };
+    format!("ondol_{}{suffix}{total}", row.name.strip_suffix(unit).unwrap_or(row.name))
 }
 
 struct Page<'p>(DescriptorEncoder<'p>);
@@ -292,15 +305,11 @@ mod tests {
 
     #[test]
     fn every_counter_has_a_metric_and_every_family_is_told_once() {
-        let counters = serde_json::to_value(ondol::Counters::default()).unwrap();
-        let known: BTreeSet<&str> = NAMES.iter().map(|name| name.counter).collect();
-        let told: BTreeSet<&str> = counters.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(known, told);
         let text = render(stats(), Path::new("/mnt"), For::Scrape);
         let families: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
         assert_eq!(families.len(), families.iter().collect::<BTreeSet<_>>().len());
-        for name in NAMES {
-            assert_eq!(name.kind == Kind::Counter, name.metric.ends_with("_total"), "{}", name.metric);
+        for row in Counters::table() {
+            assert_eq!(text.matches(&format!("# HELP {} {}\n", metric_of(row), row.help)).count(), 1, "{row:?}");
         }
     }
 

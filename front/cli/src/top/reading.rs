@@ -1,7 +1,8 @@
 //! What a mount has done up to a moment, and what it did between two.
 
 use crate::failure::{FAILED, Failure};
-use crate::metrics::{Kind, NAMES, told};
+use crate::metrics::told;
+use ondol::{CounterKind as Kind, Counters};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,9 @@ impl Reading {
         self.0.get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
+    /// A counter by its name in the table.
     pub(super) fn counter(&self, name: &str) -> u64 {
+        debug_assert!(Counters::table().any(|row| row.name == name), "there is no counter {name}");
         self.0["counters"].get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
@@ -109,8 +112,8 @@ impl Report {
         }
         let seconds = ns as f64 / 1e9;
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
-        let growing = NAMES.iter().filter(|name| name.kind == Kind::Counter);
-        let rates = growing.map(|n| (n.counter, rate(before.counter(n.counter), now.counter(n.counter)))).collect();
+        let growing = Counters::table().filter(|row| row.kind == Kind::Counter);
+        let rates = growing.map(|row| (row.name, rate(before.counter(row.name), now.counter(row.name)))).collect();
         let growing = told(&now.0).filter(|(field, _)| field.kind == Kind::Counter);
         let before_that = |pointer: &str| before.0.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
         let store_rates =
@@ -148,6 +151,7 @@ impl Report {
 
     /// How much a counter grew in a second.
     pub(super) fn rate(&self, counter: &str) -> f64 {
+        debug_assert!(self.rates.contains_key(counter), "{counter} does not grow");
         self.rates.get(counter).copied().unwrap_or(0.0)
     }
 
@@ -164,8 +168,8 @@ impl Report {
             })
         };
         let operations: Map<String, Value> = self.rows.iter().map(|one| (one.operation.clone(), row(one))).collect();
-        let gauges = NAMES.iter().filter(|name| name.kind == Kind::Gauge);
-        let now: Map<String, Value> = gauges.map(|n| (n.counter.into(), self.now.counter(n.counter).into())).collect();
+        let gauges = Counters::table().filter(|row| row.kind == Kind::Gauge);
+        let now: Map<String, Value> = gauges.map(|row| (row.name.into(), self.now.counter(row.name).into())).collect();
         let space = ["block_size", "blocks", "free_blocks", "available_blocks", "inodes", "free_inodes"];
         let space: Map<String, Value> =
             space.into_iter().map(|name| (name.into(), self.now.number(name).into())).collect();

@@ -183,18 +183,18 @@ impl Parts<'_> {
             true => format!("{:.1} % hits", 100.0 * hits / (hits + misses)),
             false => "not asked".into(),
         };
-        format!("{found}; {} of blocks, {} inodes", human(self.blocks("cached_blocks")), self.count("cached_inodes"))
+        format!("{found}; {} of blocks, {} inodes", human(self.blocks("cache_blocks")), self.count("cached_inodes"))
     }
 
     fn device(&self) -> String {
         let [reads, writes, flushes] = ["device_reads", "device_writes", "device_flushes"].map(|name| self.per_s(name));
-        let [read, written] = ["device_bytes_read", "device_bytes_written"].map(|name| self.bytes_per_s(name));
+        let [read, written] = ["device_read_bytes", "device_written_bytes"].map(|name| self.bytes_per_s(name));
         format!("reads {reads}, {read}; writes {writes}, {written}; flushes {flushes}")
     }
 
     /// `None` where there is none.
     fn nvm(&self) -> Option<String> {
-        if self.count("nvm_bytes") == 0 && self.count("nvm_bytes_read") == 0 {
+        if ["nvm_stored_bytes", "nvm_copied_bytes", "nvm_read_bytes"].iter().all(|name| self.count(name) == 0) {
             return None;
         }
         let (used, size) = (self.blocks("buffer_used_blocks"), self.blocks("buffer_blocks"));
@@ -202,9 +202,10 @@ impl Parts<'_> {
             0 => String::new(),
             _ => format!("; {} of {} for file data used", human(used), human(size)),
         };
-        let [stored, read] = ["nvm_bytes", "nvm_bytes_read"].map(|name| self.bytes_per_s(name));
+        let [stored, copied, read] =
+            ["nvm_stored_bytes", "nvm_copied_bytes", "nvm_read_bytes"].map(|name| self.bytes_per_s(name));
         let [lines, fences] = ["nvm_lines", "nvm_fences"].map(|name| self.per_s(name));
-        Some(format!("stored {stored}, lines {lines}, fences {fences}, read {read}{buffer}"))
+        Some(format!("stored {stored}, copied {copied}, lines {lines}, fences {fences}, read {read}{buffer}"))
     }
 
     fn space(&self) -> String {

@@ -71,7 +71,7 @@ fn what_was_done_is_counted_and_timed() {
         let sum = value(&text, &format!("ondol_request_duration_seconds_sum{{operation=\"{operation}\"}}"));
         assert!(sum > 0.0, "{operation}: {sum}");
     }
-    assert!(value(&text, "ondol_journal_commits_total") >= 20.0);
+    assert!(value(&text, "ondol_commits_total") >= 20.0);
     assert_eq!(value(&text, "ondol_read_only"), 0.0);
     let info = format!("ondol_volume_info{{image=\"{}\"", place.image().display());
     assert!(

@@ -1,41 +1,29 @@
 //! What a volume in object storage asked of its store.
 
-use super::counts;
-use serde::Serialize;
+use ondol::Counts;
 use serde_json::Value;
 
-counts! {
+ondol_env::counters! {
     /// Requests, and bytes that went either way.
-    Store {
-        /// Objects that were put, parts of large ones included.
-        puts,
-        /// Objects that were read, or parts of them.
-        gets,
-        /// Objects that were only looked at.
-        heads,
-        /// Lists.
-        lists,
-        /// Objects that were deleted.
-        deletes,
-        /// Copies within the store.
-        copies,
-        /// Beginnings and ends of uploads in parts.
-        uploads,
-        /// Bytes up.
-        up,
-        /// Bytes down.
-        down,
-        /// Requests that a client made again.
-        repeated,
-        /// Requests that failed.
-        failed,
-    }
+    pub(crate) struct Store, "";
+    puts: Counter, Number, "Objects that were put, parts of large ones included.";
+    gets: Counter, Number, "Objects that were read, or parts of them.";
+    heads: Counter, Number, "Objects that were only looked at.";
+    lists: Counter, Number, "Lists.";
+    deletes: Counter, Number, "Objects that were deleted.";
+    copies: Counter, Number, "Copies within the store.";
+    uploads: Counter, Number, "Beginnings and ends of uploads in parts.";
+    up: Counter, Bytes, "Bytes up.";
+    down: Counter, Bytes, "Bytes down.";
+    repeated: Counter, Number, "Requests that a client made again.";
+    failed: Counter, Number, "Requests that failed.";
 }
 
 impl Store {
     /// From what a volume tells of itself; `None` if it is in no object storage.
     pub(super) fn of_info(info: &Value) -> Option<Self> {
-        info.pointer("/bucket/requests").map(Self::of)
+        let requests = info.pointer("/bucket/requests")?;
+        Some(Self::from_rows(|row| requests.get(row.name).and_then(Value::as_u64).unwrap_or(0)))
     }
 
     /// All requests.
@@ -57,6 +45,6 @@ mod tests {
         let requests = json!({"puts": 5, "gets": 2, "lists": 1, "copies": 1, "uploads": 2, "up": 700, "down": 30});
         let store = Store::of_info(&json!({"bucket": {"requests": requests}})).expect("a store");
         assert_eq!((store.requests(), store.puts, store.up, store.down), (11, 5, 700, 30));
-        assert_eq!(store.with(store, u64::saturating_sub), Store::default());
+        assert_eq!(store.since(&store), Store::default());
     }
 }

@@ -6,7 +6,7 @@ use super::{five, one, three};
 use crate::BenchError;
 use crate::args::{PaperArgs, RunArgs};
 use crate::contents::Payload;
-use crate::counters::{Device, Engine};
+use crate::counters::Device;
 use crate::machine::{Machine, commit};
 use crate::measure::{Asked, Sample};
 use crate::report::{self, Report, Turns, cells};
@@ -15,7 +15,7 @@ use crate::series::Book;
 use crate::target::Target;
 use crate::workload::{self, Params};
 use hdrhistogram::Histogram;
-use ondol::Options;
+use ondol::{EngineStats, NvmStats, Options};
 use serde_json::Map;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -256,7 +256,7 @@ fn ablations_are_in_multiples_of_the_full_system() {
     }
 }
 
-fn turns(ops: u64, engine: Option<Engine>) -> Turns {
+fn turns(ops: u64, engine: Option<EngineStats>) -> Turns {
     let latency = Histogram::new(3).expect("histogram");
     let elapsed = Duration::from_secs(1);
     let sample = Sample {
@@ -268,20 +268,20 @@ fn turns(ops: u64, engine: Option<Engine>) -> Turns {
         latency: latency.clone(),
         sync: latency,
     };
-    let nvm = Device { nvm_copied_bytes: Some(ops << 21), nvm_lines: Some(0), ..Device::default() };
-    Turns { guarantee: String::new(), samples: vec![(sample, Device { engine, ..nvm })] }
+    let nvm = Some(NvmStats { copied_bytes: ops << 21, ..NvmStats::default() });
+    Turns { guarantee: String::new(), samples: vec![(sample, Device { engine, nvm, ..Device::default() })] }
 }
 
 /// What came out of the first panel of a list, in which the n-th contender did 50 n operations a second.
 fn report(list: &List, partial: bool) -> Report {
     let panel = list.panels.first().expect("a panel");
     let names: Vec<_> = panel.contenders.iter().filter_map(|contender| panel.target_of(contender.name)).collect();
-    let engine = Engine {
+    let engine = EngineStats {
         commits: 10,
         compress_ns: 500_000,
-        compress_bytes_in: 30,
-        compress_bytes_out: 10,
-        ..Engine::default()
+        compress_in_bytes: 30,
+        compress_out_bytes: 10,
+        ..EngineStats::default()
     };
     let turns: Vec<_> = (1..=names.len() as u64).map(|n| turns(50 * n, Some(engine))).collect();
     Report {

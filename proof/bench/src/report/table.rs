@@ -1,8 +1,7 @@
 //! Tables for people, on the terminal.
 
 use super::{Latency, Report, TargetReport};
-use crate::counters::Engine;
-use ondol::counted;
+use ondol::{EngineStats, counted};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -118,8 +117,8 @@ fn row(target: &TargetReport) -> [String; 9] {
         format!("{:.1}", latency.p99),
         format!("{:.1}", latency.p999),
         format!("{:.1}", latency.max),
-        per(counters.device.device_bytes, counters.ops),
-        per(counters.device.device_flushes, counters.fsyncs),
+        per(counters.device.device.map(|device| device.written_bytes), counters.ops),
+        per(counters.device.device.map(|device| device.flushes), counters.fsyncs),
     ]
 }
 
@@ -133,12 +132,12 @@ fn per(count: Option<u64>, of: u64) -> String {
 fn row_below(target: &TargetReport) -> [String; 11] {
     let counters = &target.counters;
     let sync = |get: fn(&Latency) -> f64| target.fsync_us.as_ref().map_or("-".to_owned(), |l| format!("{:.1}", get(l)));
-    let engine = |get: &dyn Fn(&Engine) -> String| counters.device.engine.as_ref().map_or("-".to_owned(), get);
+    let engine = |get: &dyn Fn(&EngineStats) -> String| counters.device.engine.as_ref().map_or("-".to_owned(), get);
     [
         target.target.clone(),
-        per(counters.device.device_bytes, counters.user_bytes),
+        per(counters.device.device.map(|device| device.written_bytes), counters.user_bytes),
         per(counters.device.nvm_reached(), counters.user_bytes),
-        per(counters.device.nvm_fences, counters.ops),
+        per(counters.device.nvm.map(|nvm| nvm.fences), counters.ops),
         sync(|l| l.p50),
         sync(|l| l.p99),
         sync(|l| l.p999),
@@ -179,10 +178,10 @@ fn row_store(target: &TargetReport) -> Option<[String; 9]> {
 }
 
 /// The time of a commit and what it was good for; nothing where nothing was compressed.
-pub(crate) fn compression(engine: &Engine) -> String {
-    if engine.compress_bytes_in == 0 {
+pub(crate) fn compression(engine: &EngineStats) -> String {
+    if engine.compress_in_bytes == 0 {
         return "-".to_owned();
     }
     let each = engine.compress_ns as f64 / 1000.0 / engine.commits.max(1) as f64;
-    format!("{each:.0} ({:.2})", engine.compress_bytes_in as f64 / engine.compress_bytes_out.max(1) as f64)
+    format!("{each:.0} ({:.2})", engine.compress_in_bytes as f64 / engine.compress_out_bytes.max(1) as f64)
 }

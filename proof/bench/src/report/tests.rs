@@ -2,11 +2,12 @@
 
 use super::{Report, Turns, targets, terminal};
 use crate::contents::Payload;
-use crate::counters::{Device, Engine, Store};
+use crate::counters::{Device, Store};
 use crate::machine::{Machine, commit};
 use crate::measure::{Asked, Sample};
 use crate::processes::{Server, Switches};
 use hdrhistogram::Histogram;
+use ondol::{BlockStats, Counts, EngineStats, NvmStats};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -26,20 +27,19 @@ fn sample(ops: u64, seconds: u64, nanos: u64) -> Sample {
 }
 
 fn report() -> Report {
-    let engine = Engine {
+    let engine = EngineStats {
         commits: 4,
         compress_ns: 20_000,
-        compress_bytes_in: 300,
-        compress_bytes_out: 200,
-        ..Engine::default()
+        compress_in_bytes: 300,
+        compress_out_bytes: 200,
+        ..EngineStats::default()
     };
     let switches = Switches { voluntary: 150, involuntary: 50 };
     let server = Server { switches, reads_and_writes: 9 };
     let store = Store { puts: 150, gets: 50, up: 80_000, down: 1000, repeated: 3, ..Store::default() };
     let served = Device { server: Some(server), fuse_requests: Some(700), ..Device::default() };
     let known = Device {
-        device_bytes: Some(8000),
-        device_flushes: Some(100),
+        device: Some(BlockStats { written_bytes: 8000, flushes: 100, ..BlockStats::default() }),
         engine: Some(engine),
         store: Some(store),
         ..served
@@ -89,25 +89,10 @@ fn json_has_the_documented_names() {
     check(&target["ops_per_s"], &["median", "low", "high"]);
     check(&target["ratio"], &["median", "low", "high"]);
     check(&target["latency_us"], &["p50", "p99", "p999", "max"]);
-    let counters = ["ops", "user_bytes", "fsyncs", "nvm_bytes", "nvm_copied_bytes", "nvm_lines", "nvm_fences"];
-    check(
-        &target["counters"],
-        &[
-            &counters[..],
-            &[
-                "nvm_bytes_read",
-                "device_bytes",
-                "device_flushes",
-                "arm_bytes",
-                "fuse_requests",
-                "client",
-                "server",
-                "engine",
-                "store",
-            ],
-        ]
-        .concat(),
-    );
+    let own = ["ops", "user_bytes", "fsyncs", "arm_bytes", "fuse_requests", "client", "server", "engine", "store"];
+    let media = NvmStats::TABLE.iter().chain(BlockStats::TABLE).map(|row| row.name);
+    check(&target["counters"], &media.chain(own).collect::<Vec<_>>());
+    check(&target["counters"]["engine"], &EngineStats::TABLE.iter().map(|row| row.name).collect::<Vec<_>>());
     let store = ["puts", "gets", "heads", "lists", "deletes", "copies", "uploads", "up", "down", "repeated", "failed"];
     check(&target["counters"]["store"], &store);
     check(&target["counters"]["client"], &["calls", "voluntary", "involuntary"]);
@@ -122,8 +107,8 @@ fn rounds_are_put_together() {
     assert_eq!((first.ratio.median, first.ratio.low, first.ratio.high), (1.0, 1.0, 1.0));
     assert_eq!((second.ratio.median, second.ratio.low, second.ratio.high), (2.5, 2.0, 3.0));
     assert_eq!((first.counters.ops, first.counters.user_bytes), (200, 200 * 4096));
-    assert_eq!(first.counters.device.device_bytes, Some(16000));
-    assert_eq!(second.counters.device.device_bytes, None);
+    assert_eq!(first.counters.device.device.map(|device| device.written_bytes), Some(16000));
+    assert_eq!(second.counters.device.device, None);
     assert!((first.latency_us.p50 - 1.0).abs() < 0.01 && (first.latency_us.p99 - 3.0).abs() < 0.01);
 }
 

@@ -14,7 +14,7 @@ use crate::error::Context;
 use crate::fs::Fs;
 use crate::interrupt::Interrupt;
 use crate::processes::Server;
-use ondol::{NvmCounts, NvmMeter, Volume};
+use ondol::{NvmMeter, NvmStats, Volume};
 use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// What has been done to the NVM of a volume in this process; `None` where there is none.
-    pub(crate) fn nvm_counts(&self) -> Option<NvmCounts> {
+    pub(crate) fn nvm_counts(&self) -> Option<NvmStats> {
         self.nvm.as_ref().map(NvmMeter::read)
     }
 
@@ -157,7 +157,7 @@ impl Closed {
     }
 
     /// As [`Session::nvm_counts`].
-    pub(crate) fn nvm_counts(&self) -> Option<NvmCounts> {
+    pub(crate) fn nvm_counts(&self) -> Option<NvmStats> {
         self.nvm.as_ref().map(NvmMeter::read)
     }
 

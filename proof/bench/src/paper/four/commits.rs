@@ -8,7 +8,7 @@ use crate::BenchError;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::stats::Spread;
-use ondol::File;
+use ondol::{Counts, File};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
@@ -107,10 +107,9 @@ pub(super) fn eight(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Fig
 /// What a commit, and the same by calls, take of NVM.
 fn counted(rig: &Rig, ours: &File, which: &[usize]) -> Result<String, BenchError> {
     let meter = rig.meter()?;
-    let since = |before: ondol::NvmCounts| {
-        let now = meter.read();
-        let bytes = 64 * (now.lines - before.lines) + now.copied_bytes - before.copied_bytes;
-        format!("{} fences and {bytes} bytes", now.fences - before.fences)
+    let since = |before: ondol::NvmStats| {
+        let done = meter.read().since(&before);
+        format!("{} fences and {} bytes", done.fences, done.reached_bytes())
     };
     let mut map = ours.map_mut().map_err(failed)?;
     let page = [0x77; PAGE];
