@@ -346,7 +346,7 @@ mod tests {
     /// Wherever the medium fails, the file stays as long as the volume that its log holds.
     #[test]
     fn a_file_keeps_what_its_log_has_not_brought_home() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
         let path = dir.path().join("image");
         let had = 6 << 20;
         let Some(mke2fs) = ondol_skips::find("mke2fs") else { return ondol_skips::skip("mke2fs is missing") };
