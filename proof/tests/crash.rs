@@ -98,7 +98,7 @@ fn sequences(mode: Mode) {
 
 /// Two or three threads in interleavings from seeds.
 fn several_threads(mode: Mode) {
-    let count = depth("ONDOL_CASES", 3, 40) as usize;
+    let count = depth("ONDOL_CASES", 5, 40) as usize;
     none_is_violated(mode, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
