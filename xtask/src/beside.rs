@@ -2,11 +2,10 @@
 //! one after the other.
 
 use cargo_metadata::{Artifact, Message};
-use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The binary that lists what all others skipped.
 const LAST: &str = "/skipped";
@@ -76,18 +75,15 @@ pub(crate) fn run(cargo: &mut Command) -> Result<(), String> {
     binaries.sort_by_key(|binary| std::cmp::Reverse(binary.bytes));
     let (last, others): (Vec<_>, Vec<_>) = binaries.into_iter().partition(|binary| binary.name.ends_with(LAST));
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let waiting = Mutex::new(VecDeque::from(others));
-    let next = || waiting.lock().ok()?.pop_front();
-    let failed = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(binary) = next() {
-            if let (Err(why), Ok(mut failed)) = (binary.run(cargo, threads), failed.lock()) {
-                failed.push(why);
-            }
-        }
+        let mine = std::iter::from_fn(|| others.get(next.fetch_add(1, Relaxed)));
+        mine.filter_map(|binary| binary.run(cargo, threads).err()).collect::<Vec<_>>()
     };
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let mut failed = failed.into_inner().map_err(|e| e.to_string())?;
+    let mut failed: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|_| vec!["a thread".into()])).collect()
+    });
     failed.extend(last.iter().filter_map(|binary| binary.run(cargo, threads).err()));
     if failed.is_empty() { Ok(()) } else { Err(format!("these failed:\n{}", failed.join("\n"))) }
 }

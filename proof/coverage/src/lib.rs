@@ -52,9 +52,16 @@ pub extern "C" fn __sanitizer_cov_pcs_init(start: *const usize, end: *const usiz
 /// `guard` is one of those that were given a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __sanitizer_cov_trace_pc_guard(guard: *const u32) {
-    if LISTENS.try_with(Cell::get) == Ok(true) {
-        // SAFETY: the caller's promise.
-        executed(unsafe { *guard });
+    let Ok((counts, len)) = COUNTS.try_with(Cell::get) else { return };
+    // SAFETY: the caller's promise.
+    let edge = unsafe { *guard };
+    if (edge as usize) < len {
+        // SAFETY: who listens on this thread has so many counts, and takes them away from here before they end.
+        let times = unsafe { &*counts.add(edge as usize) };
+        times.set(times.get().wrapping_add(1));
+        if times.get().is_power_of_two() {
+            executed(edge, times.get());
+        }
     }
 }
 
@@ -88,31 +95,30 @@ struct Ear {
     hits: Vec<Hit>,
     /// Edges that were executed, and how often each of all was.
     touched: Vec<u32>,
-    counts: Vec<u32>,
+    counts: Vec<Cell<u32>>,
 }
 
 impl Ear {
-    fn hear(&mut self, edge: u32) {
-        let Some(times) = self.counts.get_mut(edge as usize) else { return };
-        if *times == 0 {
+    fn hear(&mut self, edge: u32, times: u32) {
+        if times == 1 {
             self.touched.push(edge);
         }
-        *times = times.saturating_add(1);
-        if self.keeps && times.is_power_of_two() {
+        if self.keeps {
             self.hits.push(Hit { edge, at: self.events });
         }
     }
 
     fn take(&mut self) -> Heard {
         self.events = 0;
-        let counts = &mut self.counts;
-        let told = self.touched.drain(..).map(|edge| (edge, std::mem::take(&mut counts[edge as usize]))).collect();
+        let counts = &self.counts;
+        let told = self.touched.drain(..).map(|edge| (edge, counts[edge as usize].take())).collect();
         Heard { hits: std::mem::take(&mut self.hits), counts: told }
     }
 }
 
 thread_local! {
-    static LISTENS: Cell<bool> = const { Cell::new(false) };
+    /// The counts of who hears, and how many; none where nobody does.
+    static COUNTS: Cell<(*const Cell<u32>, usize)> = const { Cell::new((std::ptr::null(), 0)) };
     /// The last one hears.
     static EARS: RefCell<Vec<Ear>> = const { RefCell::new(Vec::new()) };
     /// Those that are in no use, all of whose counts are zero.
@@ -120,8 +126,14 @@ thread_local! {
 }
 
 #[cold]
-fn executed(edge: u32) {
-    with_ear(|ear| ear.hear(edge));
+fn executed(edge: u32, times: u32) {
+    with_ear(|ear| ear.hear(edge, times));
+}
+
+/// Has the last ear hear.
+fn attend() {
+    let of = |ear: &Ear| (ear.counts.as_ptr(), ear.counts.len());
+    COUNTS.set(EARS.with_borrow(|ears| ears.last().map_or((std::ptr::null(), 0), of)));
 }
 
 fn with_ear<T: Default>(f: impl FnOnce(&mut Ear) -> T) -> T {
@@ -130,7 +142,7 @@ fn with_ear<T: Default>(f: impl FnOnce(&mut Ear) -> T) -> T {
 
 /// A medium has recorded an event.
 pub fn event() {
-    if LISTENS.get() {
+    if COUNTS.get().1 > 0 {
         with_ear(|ear| ear.events += 1);
     }
 }
@@ -140,9 +152,9 @@ pub fn event() {
 pub fn listen(keeps: bool) -> Listening {
     let mut ear = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
     ear.keeps = keeps;
-    ear.counts.resize(edges() + 1, 0);
+    ear.counts.resize(edges() + 1, Cell::new(0));
     EARS.with_borrow_mut(|ears| ears.push(ear));
-    LISTENS.set(true);
+    attend();
     Listening { here: PhantomData }
 }
 
@@ -168,11 +180,8 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let ear = EARS.with_borrow_mut(|ears| {
-            let ear = ears.pop();
-            LISTENS.set(!ears.is_empty());
-            ear
-        });
+        let ear = EARS.with_borrow_mut(Vec::pop);
+        attend();
         if let Some(mut ear) = ear {
             drop(ear.take());
             SPARE.with_borrow_mut(|spare| spare.push(ear));

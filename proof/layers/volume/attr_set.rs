@@ -2,11 +2,11 @@
 
 use crate::rig::{Fs, ImageFile, NOW, assert_clean, mkfs, with_kernel};
 use ondol_env::Timestamp;
-use ondol_testkit::over_setups;
+use ondol_testkit::over_engines;
 use ondol_volume::{Error, ROOT, SetAttr, SetTime};
 use std::os::unix::fs::MetadataExt;
 
-over_setups! {
+over_engines! {
     everything_at_once,
     times_that_an_inode_cannot_hold,
     setuid_goes_with_a_write,

@@ -2,7 +2,7 @@
 //! that have one.
 
 use crate::file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount, run};
-use ondol_testkit::{over_setups, over_two_engines};
+use ondol_testkit::{over_engines, over_two_engines};
 use ondol_volume::{Caller, Error, Fallocate, ROOT, Seek};
 
 over_two_engines! {
@@ -10,7 +10,7 @@ over_two_engines! {
     directories_and_long_symlinks_have_block_maps_too,
 }
 
-over_setups! {
+over_engines! {
     every_level_is_made_and_freed_with_its_pointer_blocks,
     a_file_ends_where_its_pointers_end,
     what_cannot_be_counted_is_too_large,

@@ -2,12 +2,12 @@
 
 use crate::file_util::{Random, Rig, debugfs, dump, fsck, ino_of, mkfs, mount, run};
 use ondol_block::RamStore;
-use ondol_testkit::over_setups;
+use ondol_testkit::over_engines;
 use ondol_volume::{Caller, Error, Fallocate, Image, Ino, ROOT, Seek, SetXattr, check};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-over_setups! {
+over_engines! {
     what_debugfs_has_put_into_inodes_is_read_and_changed_there,
     a_file_leaves_its_inode_when_it_no_longer_fits,
     a_full_volume_keeps_what_is_in_inodes,

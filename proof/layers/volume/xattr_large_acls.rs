@@ -2,12 +2,12 @@
 //! changed with the permission bits, replaced, and gone without a trace.
 
 use crate::rig::{Fs, USER, assert_clean, mkfs, with_kernel};
-use ondol_testkit::over_setups;
+use ondol_testkit::over_engines;
 use ondol_volume::{Caller, Ino, ROOT, Rename, SetAttr, SetXattr};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use std::path::Path;
 
-over_setups! {
+over_engines! {
     large_acls_are_inherited_and_changed_with_the_bits,
     replaced_values_leave_no_space_behind,
     a_full_volume_refuses_what_a_large_acl_needs,

@@ -1,13 +1,13 @@
 //! Extended attributes against a model, e2fsck, debugfs and the kernel.
 
 use crate::rig::{Fs, ImageFile, USER, assert_clean, checked, mkfs, with_kernel};
-use ondol_testkit::over_setups;
+use ondol_testkit::over_engines;
 use ondol_volume::{Error, ROOT, SetXattr};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-over_setups! {
+over_engines! {
     as_a_model_says,
     rules_of_names_and_flags,
     the_clock_and_protected_inodes,

@@ -92,7 +92,7 @@ fn record(
 #[test]
 fn power_may_fail_anywhere_in_a_resize() {
     // Outside of hunts the test of the laboratory has the others.
-    let most = if ondol_tests::hunting() { usize::MAX } else { 6 };
+    let most = if ondol_tests::hunting() { usize::MAX } else { 3 };
     for (seed, case) in (0..).zip(names().take(most).map(case)) {
         let sampling = Sampling { all_of: 8, samples: 2, torn: 2, extremes: 2, one_of: 4, seed };
         let (states, sizes, wrong) = explore(&case, &sampling, None);

@@ -222,7 +222,7 @@ fn generated_shapes_are_made_and_resized_as_e2fsprogs_does() {
     skips(no_kernel_mount());
     let (all, next) = (Shape::all(), AtomicUsize::new(0));
     // All of them take long.
-    let step = if hunting() { 1 } else { 83 };
+    let step = if hunting() { 1 } else { 167 };
     let chosen: Vec<&Shape> = all.iter().step_by(step).collect();
     let made = AtomicUsize::new(0);
     let work = || {

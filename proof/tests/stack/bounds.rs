@@ -72,7 +72,7 @@ fn what_a_journal_holds_is_not_in_memory_whatever_it_is() {
     const SIZE: usize = 128 << 20;
     let dir = tempfile::tempdir().unwrap();
     let image = image(dir.path(), FormatOptions::new().size(400 << 20));
-    let options = Options::parse("data=journal,journal=compressed,cache=2G,dirty=512M").unwrap();
+    let options = Options::parse("data=journal,journal=compressed,cache=2G,dirty=512M,device=disk").unwrap();
     let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(&image, Access::Write).unwrap());
     let volume = Volume::open_stepped(store, &options, Arc::new(System)).unwrap();
     volume.write("/f", vec![1; SIZE]).unwrap();
