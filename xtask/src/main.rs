@@ -205,8 +205,8 @@ fn tests_in_proof() -> Result<Vec<String>, String> {
     let packages = metadata.workspace_packages();
     let targets = || packages.iter().flat_map(|package| &package.targets);
     let tests = targets().filter(|target| target.is_test()).map(|target| target.name.clone());
-    // What the library does only with object storage.
-    let tests: BTreeSet<String> = tests.chain(["buckets".to_owned()]).collect();
+    // What the library does only with object storage, and what measures the server from inside.
+    let tests: BTreeSet<String> = tests.chain(["buckets", "floor", "single"].map(str::to_owned)).collect();
     let programs = targets().filter(|target| target.is_bin()).map(|target| target.name.clone());
     let tests = tests.into_iter().flat_map(|name| ["--test".to_owned(), name]);
     let programs = programs.flat_map(|name| ["--bin".to_owned(), name]);
