@@ -1,14 +1,17 @@
-//! Test binaries, several at a time: many wait for disks and other processes, or have one test that takes long, and cargo would run them
-//! one after the other.
+//! Test binaries, several at a time: many wait for disks and other processes, or have one test that takes long, and cargo
+//! would run them one after the other.
 
 use cargo_metadata::{Artifact, Message};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The binary that lists what all others skipped.
 const LAST: &str = "/skipped";
+
+/// What is written behind all that a binary prints.
+const END: &[u8] = b"\0\0the end\0\0";
 
 /// One test binary.
 struct Binary {
@@ -31,18 +34,28 @@ impl Binary {
     /// Runs it to its end, in the environment of `cargo`, and says before each line that it prints whose that is.
     fn run(&self, cargo: &Command, threads: usize) -> Result<(), String> {
         let run = || {
-            let (output, into) = std::io::pipe()?;
+            let (output, into) = io::pipe()?;
             let mut command = Command::new(&self.file);
             command.envs(cargo.get_envs().filter_map(|(name, value)| Some((name, value?))));
             command.current_dir(&self.dir).env("RUST_TEST_THREADS", threads.to_string());
-            command.stdin(Stdio::null()).stdout(into.try_clone()?).stderr(into);
+            command.stdin(Stdio::null()).stdout(into.try_clone()?).stderr(into.try_clone()?);
             let mut child = command.spawn()?;
-            // It holds the other end, too.
-            drop(command);
-            for line in BufReader::new(output).split(b'\n') {
-                println!("{}: {}", self.name, String::from_utf8_lossy(&line?));
-            }
-            child.wait()
+            std::thread::scope(|scope| {
+                // What a test has left running may hold the other end: nobody waits for that.
+                let ended = scope.spawn(move || {
+                    let status = child.wait();
+                    (&into).write_all(&[END, b"\n"].concat()).and(status)
+                });
+                for line in BufReader::new(output).split(b'\n') {
+                    let line = line?;
+                    let rest = line.strip_suffix(END);
+                    println!("{}: {}", self.name, String::from_utf8_lossy(rest.unwrap_or(&line)));
+                    if rest.is_some() {
+                        break;
+                    }
+                }
+                ended.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+            })
         };
         match run() {
             Ok(status) if status.success() => Ok(()),
@@ -52,12 +65,13 @@ impl Binary {
     }
 }
 
-/// Builds what `cargo` tests, which is a command `cargo test`, and runs it: as many binaries at a time as there are processors.
+/// Builds what `cargo` tests, which is a command `cargo test`, and runs it: as many binaries at a time as there are
+/// processors.
 ///
 /// # Errors
 /// Those that failed, once all have run.
 pub(crate) fn run(cargo: &mut Command) -> Result<(), String> {
-    let fail = |e: std::io::Error| format!("cargo: {e}");
+    let fail = |e: io::Error| format!("cargo: {e}");
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().map_err(fail)?;
     let output = child.stdout.take().ok_or("cargo says nothing")?;

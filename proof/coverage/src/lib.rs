@@ -116,9 +116,19 @@ impl Ear {
     }
 }
 
+impl Drop for Ear {
+    /// Ears are kept until their thread ends. Of what is executed after that nothing is counted.
+    fn drop(&mut self) {
+        let _ = COUNTS.try_with(|counts| counts.set(NOBODY));
+    }
+}
+
+/// Where nobody hears.
+const NOBODY: (*const Cell<u32>, usize) = (std::ptr::null(), 0);
+
 thread_local! {
     /// The counts of who hears, and how many; none where nobody does.
-    static COUNTS: Cell<(*const Cell<u32>, usize)> = const { Cell::new((std::ptr::null(), 0)) };
+    static COUNTS: Cell<(*const Cell<u32>, usize)> = const { Cell::new(NOBODY) };
     /// The last one hears.
     static EARS: RefCell<Vec<Ear>> = const { RefCell::new(Vec::new()) };
     /// Those that are in no use, all of whose counts are zero.
@@ -133,7 +143,7 @@ fn executed(edge: u32, times: u32) {
 /// Has the last ear hear.
 fn attend() {
     let of = |ear: &Ear| (ear.counts.as_ptr(), ear.counts.len());
-    COUNTS.set(EARS.with_borrow(|ears| ears.last().map_or((std::ptr::null(), 0), of)));
+    COUNTS.set(EARS.with_borrow(|ears| ears.last().map_or(NOBODY, of)));
 }
 
 fn with_ear<T: Default>(f: impl FnOnce(&mut Ear) -> T) -> T {

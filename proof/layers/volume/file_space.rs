@@ -1,11 +1,11 @@
 //! Full volumes, the limits of file sizes, and files that must not be changed.
 
 use crate::file_util::{Random, dump, ino_of, mkfs, mount, mount_with, run};
-use ondol_testkit::over_engines;
+use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
 use ondol_volume::{Atime, Error, Fallocate, Seek, VolumeOptions};
 
-over_engines! {
+over_setups! {
     a_full_volume_loses_nothing_and_can_be_emptied,
     sparse_files_reach_the_last_block_and_no_further,
     large_writes_are_atomic_up_to_what_the_journal_takes,

@@ -1,10 +1,10 @@
 //! Which blocks are discarded, and when.
 
 use crate::file_util::{Random, Rig, fsck, ino_of, mkfs, mount};
-use ondol_testkit::over_engines;
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, Fallocate};
 
-over_engines! {
+over_setups! {
     what_is_free_is_given_back_once_its_freeing_is_durable,
     ranges_and_minimums_are_kept,
     threads_write_and_delete_while_the_volume_is_trimmed,

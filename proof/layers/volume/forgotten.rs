@@ -1,11 +1,11 @@
 //! Inodes that somebody knows by number outlive their names until they are forgotten: to their users, on the image, after a crash.
 
 use crate::rig::{Fs, USER, assert_clean, checked, mkfs};
-use ondol_testkit::{SetWhenDropped, over_engines};
+use ondol_testkit::{SetWhenDropped, over_setups};
 use ondol_volume::{Error, Ino, ROOT, Rename, SetXattr};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-over_engines! {
+over_setups! {
     what_is_known_lives_until_it_is_forgotten,
     the_last_of_users_and_knowers_deletes,
     what_is_being_deleted_counts_as_free,

@@ -1,11 +1,11 @@
 //! Orphans: deleted while open, found after a crash, and lists that cannot be right.
 
 use crate::rig::{Fs, ImageFile, assert_clean, checked, mkfs, with_kernel};
-use ondol_testkit::over_engines;
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, Processed, ROOT, SetAttr};
 use std::path::Path;
 
-over_engines! {
+over_setups! {
     deleted_while_open,
     openers_are_counted,
     full_orphan_file_falls_back_to_the_list,
