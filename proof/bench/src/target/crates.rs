@@ -107,8 +107,8 @@ mod tests {
             let before = session.counters().expect("counters");
             exercise(session.fs.as_ref());
             let counted = session.counters().expect("counters").since(before);
-            assert!(counted.device_flushes.is_some_and(|flushes| flushes > 0), "{counted:?}");
-            assert!(counted.device_bytes.is_some_and(|bytes| bytes > 4096), "{counted:?}");
+            assert!(counted.device.is_some_and(|device| device.flushes > 0), "{counted:?}");
+            assert!(counted.device.is_some_and(|device| device.written_bytes > 4096), "{counted:?}");
             close(session, dir.path());
         }
     }
