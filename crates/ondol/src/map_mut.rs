@@ -3,7 +3,7 @@
 use crate::path::at;
 use crate::view::{Bytes, copy_of, start_and_len};
 use crate::{File, Result};
-use ondol_volume::Error as VolumeError;
+use ondol_volume::{Batch, Error as VolumeError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, Range, RangeBounds};
@@ -113,10 +113,10 @@ impl MapMut {
     pub fn commit(&mut self) -> Result<()> {
         let (offset, bytes) = (self.range.0, self.bytes.all());
         let stored = |range: Range<usize>| Some((offset + range.start as u64, bytes.get(range)?));
-        let parts: Vec<(u64, &[u8])> = self.stores.iter().filter_map(stored).collect();
         let (path, ino) = (self.file.path(), self.file.ino());
-        if !parts.is_empty() {
-            at(path, self.file.act(|inodes| inodes.write_parts(ino, &parts)))?;
+        let batch = at(path, Batch::over(ino, self.stores.iter().filter_map(stored)))?;
+        if !batch.is_empty() {
+            at(path, self.file.act(|inodes| inodes.apply_batches(&[&batch])))?;
         }
         at(path, self.file.volume().usable()?.fsync(ino, true))?;
         self.stores = Stores::default();

@@ -1,8 +1,8 @@
 //! The volume: what is mounted, and what every operation needs of it.
 
 use crate::alloc::Need;
+use crate::file::batched::Made;
 use crate::file::data::OnceJournaled;
-use crate::file::parts::Committed;
 use crate::file::view::Viewed;
 use crate::geometry::Growing;
 use crate::lookups::Lookups;
@@ -84,7 +84,7 @@ pub struct Volume {
     /// Errors that the superblock does not tell of yet.
     pub(crate) errors: ErrorLog,
     pub(crate) viewed: Viewed,
-    pub(crate) committed: Committed,
+    pub(crate) made: Made,
     pub(crate) asides: Asides,
 }
 
@@ -112,7 +112,7 @@ impl Volume {
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
             viewed: Viewed::default(),
-            committed: Committed::default(),
+            made: Made::default(),
             asides: Asides::default(),
         }
     }

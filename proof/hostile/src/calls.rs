@@ -4,7 +4,9 @@ use crate::guard::Guard;
 use crate::image::Seed;
 use crate::input::Input;
 use ondol_env::Timestamp;
-use ondol_volume::{Caller, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume};
+use ondol_volume::{
+    Batch, Caller, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume,
+};
 
 /// Which calls an input makes, mostly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,7 +256,7 @@ impl<'a> Calls<'a> {
                 }
                 self.guard.begin("writing parts");
                 let parts = [at, at.saturating_add(9000), at.saturating_add(70_000)].map(|at| (at, &[8; 5000][..]));
-                drop(v.write_parts(ino, &parts));
+                drop(Batch::over(ino, parts).and_then(|batch| v.apply_batches(&[&batch])));
             }
             31 if at == 0 => drop(v.take_for_memory(100)),
             _ => drop(v.fsync(ino, true)),

@@ -300,7 +300,7 @@ fn a_large_commit_is_one() {
         assert!(volume.read("/a").unwrap() == expected, "{options}");
         let counters = volume.counters();
         assert_eq!(
-            (counters.files.map_commits, counters.files.map_commit_exchanges, map.uncommitted()),
+            (counters.files.batches, counters.files.batch_exchanges, map.uncommitted()),
             (1, 1, 0),
             "{options}"
         );
@@ -313,7 +313,7 @@ fn a_large_commit_is_one() {
         map.commit().unwrap();
         expected[..10].fill(4);
         assert!(volume.read("/a").unwrap() == expected);
-        assert_eq!(volume.counters().files.map_commits, 2);
+        assert_eq!(volume.counters().files.batches, 2);
         assert!(volume.statfs().free <= free, "holes were stored to");
         drop((map, file));
         volume.close().unwrap();
@@ -342,7 +342,7 @@ fn a_commit_that_fails_keeps_its_stores() {
         volume.remove_file("/full").unwrap();
         map.commit().unwrap();
         assert!(volume.read("/a").unwrap() == map[..]);
-        assert_eq!(volume.counters().files.map_commit_exchanges, u64::from(large));
+        assert_eq!(volume.counters().files.batch_exchanges, u64::from(large));
         // Shorter, and long enough again.
         map.store(stored - 1, &[8]).unwrap();
         file.set_len(stored as u64 - 1).unwrap();
@@ -447,7 +447,7 @@ fn readers_see_commits_whole() {
         }
         done.store(true, std::sync::atomic::Ordering::SeqCst);
     });
-    assert!(volume.counters().files.map_commit_exchanges > 0);
+    assert!(volume.counters().files.batch_exchanges > 0);
     volume.close().unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use crate::file_util::{Random, Rig, mkfs, mount};
 use ondol_testkit::over_setups;
-use ondol_volume::{Caller, Error, Fallocate, Ino, ROOT, SetAttr};
+use ondol_volume::{Batch, Caller, Error, Fallocate, Ino, ROOT, SetAttr};
 
 over_setups! {
     parts_of_files_with_extents,
@@ -63,8 +63,8 @@ fn run(rig: Rig, most: u64) -> u64 {
             }
         }
         let parts = parts(&mut random, content.len() as u64, n % 3 == 0);
-        let borrowed: Vec<(u64, &[u8])> = parts.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
-        match v.write_parts(ino, &borrowed) {
+        let batch = Batch::over(ino, parts.iter().map(|(at, bytes)| (*at, &bytes[..]))).unwrap();
+        match v.apply_batches(&[&batch]) {
             // Of a block map, what one operation takes.
             Err(Error::TooBig { .. }) => {}
             done => {
@@ -76,7 +76,7 @@ fn run(rig: Rig, most: u64) -> u64 {
         }
         assert!(rig.read_all(ino) == content, "call {n}");
     }
-    let exchanged = rig.vol.stats().map_commit_exchanges;
+    let exchanged = rig.vol.stats().batch_exchanges;
     rig.unmount_checked();
     exchanged
 }
@@ -103,15 +103,16 @@ fn what_is_no_part_is_refused() {
     let rig = mount(mkfs("32M", &["-b", "1024"], 0));
     let (v, ino) = (&rig.vol, file(&rig));
     v.write(ino, 0, &[1; 5000]).unwrap();
-    let refused = |parts: &[(u64, &[u8])]| v.write_parts(ino, parts).unwrap_err();
+    let write = |ino: Ino, parts: &[(u64, &[u8])]| v.apply_batches(&[&Batch::over(ino, parts.iter().copied())?]);
+    let refused = |parts: &[(u64, &[u8])]| write(ino, parts).unwrap_err();
     assert!(matches!(refused(&[(100, &[2; 10]), (4999, &[2; 2])]), Error::Shorter { size: 5000 }));
     assert!(matches!(refused(&[(u64::MAX, &[2; 2])]), Error::Shorter { size: 5000 }));
     assert!(matches!(refused(&[(100, &[2; 10]), (109, &[2; 10])]), Error::Invalid(_)));
     assert!(matches!(refused(&[(100, &[2; 10]), (50, &[2; 10])]), Error::Invalid(_)));
-    assert!(matches!(v.write_parts(ROOT, &[(0, &[2; 10])]), Err(Error::IsDirectory(_))));
-    v.write_parts(ino, &[(5, &[]), (9, &[]), (u64::MAX, &[])]).unwrap();
+    assert!(matches!(write(ROOT, &[(0, &[2; 10])]), Err(Error::IsDirectory(_))));
+    write(ino, &[(5, &[]), (9, &[]), (u64::MAX, &[])]).unwrap();
     assert_eq!(rig.read_all(ino), [1; 5000]);
-    v.write_parts(ino, &[(0, &[2; 10]), (10, &[3; 10]), (4999, &[4])]).unwrap();
+    write(ino, &[(0, &[2; 10]), (10, &[3; 10]), (4999, &[4])]).unwrap();
     let expected = [&[2; 10][..], &[3; 10], &[1; 4979], &[4]].concat();
     assert!(rig.read_all(ino) == expected);
     rig.unmount_checked();

@@ -1,30 +1,30 @@
-//! Changes of a file that are collected in memory, to be made as one. What they are, without the volume.
+//! Changes of a file that are to be made as one. What they are, without the volume.
 
 use crate::{Error, Ino, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes for a file, and its size: collected, and made as one by [`crate::Volume::apply_batches`]. Nothing of the file changes before, and dropping this gives it up.
-#[derive(Clone, Default)]
-pub struct Batch {
+/// Bytes for a file, and its size: made as one by [`crate::Volume::apply_batches`]. Nothing of the file changes before, and dropping this gives it up.
+///
+/// The bytes are collected here, or lent ([`Batch::over`]).
+#[derive(Clone)]
+pub struct Batch<B = Vec<u8>> {
     ino: Ino,
     /// What is written, by where it begins: apart from each other.
-    parts: BTreeMap<u64, Vec<u8>>,
+    parts: BTreeMap<u64, B>,
     /// Bytes in `parts`.
     bytes: u64,
     /// The smallest size that the file was given: what it stores behind that is gone.
     cut: Option<u64>,
     /// The size, if it was set; otherwise the file only grows.
     size: Option<u64>,
+    /// Whether nothing may lie behind the end of the file.
+    is_within: bool,
 }
 
-impl Batch {
-    /// What a part takes of memory beside its bytes, at most.
-    pub const PART: u64 = 128;
-
-    /// For a file.
-    pub fn new(ino: Ino) -> Self {
-        Self { ino, ..Self::default() }
+impl<B> Batch<B> {
+    fn of(ino: Ino) -> Self {
+        Self { ino, parts: BTreeMap::new(), bytes: 0, cut: None, size: None, is_within: false }
     }
 
     /// Whose changes these are.
@@ -40,6 +40,106 @@ impl Batch {
     /// Bytes that are to be written.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether nothing of it may lie behind the end of the file.
+    pub(crate) fn is_within(&self) -> bool {
+        self.is_within
+    }
+
+    /// How many of `stored` bytes are still there.
+    pub fn kept_of(&self, stored: u64) -> u64 {
+        self.cut.map_or(stored, |cut| cut.min(stored))
+    }
+
+    /// The size that the file was cut to, and the one that it was given last.
+    pub(crate) fn sizes(&self) -> (Option<u64>, Option<u64>) {
+        (self.cut, self.size)
+    }
+
+    fn keep(&mut self, offset: u64, bytes: B)
+    where
+        B: AsRef<[u8]>,
+    {
+        self.bytes += bytes.as_ref().len() as u64;
+        self.parts.insert(offset, bytes);
+    }
+}
+
+impl<'b> Batch<&'b [u8]> {
+    /// Bytes that go over what a file holds: `(offset, bytes)`, in order, and none over another. The size stays.
+    ///
+    /// # Errors
+    /// `Invalid` where they are not in order, or lie over each other.
+    pub fn over(ino: Ino, parts: impl IntoIterator<Item = (u64, &'b [u8])>) -> Result<Self> {
+        let (mut batch, mut behind) = (Self { is_within: true, ..Self::of(ino) }, 0);
+        for (offset, bytes) in parts {
+            if offset < behind {
+                return Err(Error::Invalid("the parts are not in order, or lie over each other"));
+            }
+            behind = offset.saturating_add(bytes.len() as u64);
+            if !bytes.is_empty() {
+                batch.keep(offset, bytes);
+            }
+        }
+        Ok(batch)
+    }
+}
+
+impl<B: AsRef<[u8]>> Batch<B> {
+    /// The same, of which the bytes are lent.
+    pub(crate) fn lent(&self) -> Batch<&[u8]> {
+        let &Self { ino, bytes, cut, size, is_within, .. } = self;
+        Batch { parts: self.parts().collect(), ino, bytes, cut, size, is_within }
+    }
+
+    /// The size of a file that stores `stored` bytes, with the changes.
+    pub fn len_over(&self, stored: u64) -> u64 {
+        self.size.unwrap_or_else(|| stored.max(self.end()))
+    }
+
+    /// What is written, in order.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.parts.iter().map(|(offset, bytes)| (*offset, bytes.as_ref()))
+    }
+
+    /// Puts what is written over `buf`, which begins at byte `from` of the file: what of it lies there.
+    pub fn lay_over(&self, from: u64, buf: &mut [u8]) {
+        let behind = from.saturating_add(buf.len() as u64);
+        for (offset, bytes) in self.touching(from, behind) {
+            let (start, end) = (from.max(offset), behind.min(offset + bytes.len() as u64));
+            if start < end {
+                let part = &bytes[(start - offset) as usize..(end - offset) as usize];
+                buf[(start - from) as usize..(end - from) as usize].copy_from_slice(part);
+            }
+        }
+    }
+
+    /// What one part writes from byte `from` on, if that is one's.
+    pub(crate) fn part_from(&self, from: u64) -> &[u8] {
+        let part = self.parts.range(..=from).next_back();
+        part.and_then(|(offset, bytes)| bytes.as_ref().get((from - offset) as usize..)).unwrap_or_default()
+    }
+
+    /// The byte behind the last that is written.
+    pub(crate) fn end(&self) -> u64 {
+        self.parts.last_key_value().map_or(0, |(offset, bytes)| offset.saturating_add(bytes.as_ref().len() as u64))
+    }
+
+    /// Parts that may have bytes in `from..behind`, and perhaps one before.
+    fn touching(&self, from: u64, behind: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = self.parts.range(..=from).next_back().map_or(from, |(offset, _)| *offset);
+        self.parts.range(first..behind.max(first)).map(|(offset, bytes)| (*offset, bytes.as_ref()))
+    }
+}
+
+impl Batch {
+    /// What a part takes of memory beside its bytes, at most.
+    pub const PART: u64 = 128;
+
+    /// For a file.
+    pub fn new(ino: Ino) -> Self {
+        Self::of(ino)
     }
 
     /// About how much memory it takes: each part has its place beside its bytes.
@@ -82,56 +182,6 @@ impl Batch {
         *self = Self::new(self.ino);
     }
 
-    /// The size of a file that stores `stored` bytes, with the changes.
-    pub fn len_over(&self, stored: u64) -> u64 {
-        self.size.unwrap_or_else(|| stored.max(self.end()))
-    }
-
-    /// How many of `stored` bytes are still there.
-    pub fn kept_of(&self, stored: u64) -> u64 {
-        self.cut.map_or(stored, |cut| cut.min(stored))
-    }
-
-    /// What is written, in order.
-    pub fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.parts.iter().map(|(offset, bytes)| (*offset, &bytes[..]))
-    }
-
-    /// Puts what is written over `buf`, which begins at byte `from` of the file: what of it lies there.
-    pub fn lay_over(&self, from: u64, buf: &mut [u8]) {
-        let behind = from.saturating_add(buf.len() as u64);
-        for (offset, bytes) in self.touching(from, behind) {
-            let (start, end) = (from.max(offset), behind.min(offset + bytes.len() as u64));
-            if start < end {
-                let part = &bytes[(start - offset) as usize..(end - offset) as usize];
-                buf[(start - from) as usize..(end - from) as usize].copy_from_slice(part);
-            }
-        }
-    }
-
-    /// Whether all of `from..behind` is one part: then nothing of the file is needed to read it.
-    pub(crate) fn holds(&self, from: u64, behind: u64) -> bool {
-        self.touching(from, behind)
-            .next()
-            .is_some_and(|(offset, bytes)| offset <= from && behind <= offset + bytes.len() as u64)
-    }
-
-    /// The size that the file was cut to, and the one that it was given last.
-    pub(crate) fn sizes(&self) -> (Option<u64>, Option<u64>) {
-        (self.cut, self.size)
-    }
-
-    /// The byte behind the last that is written.
-    fn end(&self) -> u64 {
-        self.parts.last_key_value().map_or(0, |(offset, bytes)| offset + bytes.len() as u64)
-    }
-
-    /// Parts that may have bytes in `from..behind`, and perhaps one before.
-    fn touching(&self, from: u64, behind: u64) -> impl Iterator<Item = (u64, &[u8])> {
-        let first = self.parts.range(..=from).next_back().map_or(from, |(offset, _)| *offset);
-        self.parts.range(first..behind.max(first)).map(|(offset, bytes)| (*offset, &bytes[..]))
-    }
-
     /// Takes out what is written from `start` to `end`. Of a part that lies on both sides only the beginning stays.
     fn remove(&mut self, start: u64, end: u64) {
         let before = self.parts.range(..start).next_back().map(|(offset, _)| *offset);
@@ -156,11 +206,6 @@ impl Batch {
             }
         }
     }
-
-    fn keep(&mut self, offset: u64, bytes: Vec<u8>) {
-        self.bytes += bytes.len() as u64;
-        self.parts.insert(offset, bytes);
-    }
 }
 
 /// A copy that takes no more memory than it has bytes.
@@ -173,7 +218,7 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-impl fmt::Debug for Batch {
+impl<B> fmt::Debug for Batch<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Batch(inode {}: {} bytes in {} parts, size {:?})", self.ino, self.bytes, self.parts.len(), self.size)
     }
@@ -218,7 +263,7 @@ mod tests {
     }
 
     /// What a file that stores `stored` is with the changes.
-    fn over(batch: &Batch, stored: &[u8]) -> Vec<u8> {
+    fn over<B: AsRef<[u8]>>(batch: &Batch<B>, stored: &[u8]) -> Vec<u8> {
         let len = batch.len_over(stored.len() as u64) as usize;
         let kept = batch.kept_of(stored.len() as u64) as usize;
         let mut all = stored[..kept.min(len)].to_vec();
@@ -259,9 +304,10 @@ mod tests {
                 batch.lay_over(from, &mut piece);
                 batch.lay_over(0, &mut all);
                 assert_eq!(piece, all[from as usize..from as usize + n]);
-                if batch.holds(from, from + n as u64) {
-                    assert!(piece.iter().all(|byte| *byte > 1), "{piece:?}");
-                }
+                let one = batch.part_from(from);
+                let n = n.min(one.len());
+                assert!(piece[..n] == one[..n] && one.iter().all(|byte| *byte > 1), "{piece:?}, {one:?}");
+                assert_eq!(over(&batch.lent(), &stored), model);
             }
             batch.clear();
             assert!(batch.is_empty() && over(&batch, &stored) == stored && batch.ino() == 9);

@@ -1,8 +1,9 @@
-//! Batches: what was collected of one file, or of several, is made in one operation.
+//! Batches: what is written at several places of one file, or of several, is made in one operation: what a transaction of a database changes, and what a
+//! map that is stored to commits (papers/4, §2.3). Design: `docs/design/direct.md`.
 //!
 //! ```text
-//!   what the journal takes     one operation over all files, its bytes in the journal, whatever the data mode
-//!   more, of one file          a file without a name takes whole units, in as many operations as that is  ──▶  one exchange, and the new size with it
+//!   few bytes, or several files     one operation over all files, its bytes in the journal, whatever the data mode
+//!   many, of one file               a file without a name takes whole units, in as many operations as that is  ──▶  one exchange, and the new size with it
 //! ```
 
 use super::batch::Batch;
@@ -16,9 +17,24 @@ use crate::dir::lock::in_order;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume};
+use ondol_env::apart::Striped;
+
+/// What is to be done: the bytes lie elsewhere.
+type Lent<'b> = Batch<&'b [u8]>;
 
 /// Most bytes that are put together before they are written to the file without a name.
 const RUN: u64 = 1 << 20;
+
+/// Fewest bytes that are not put together with others.
+const WHOLE: u64 = 1 << 16;
+
+/// What was made as one.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) calls: Striped,
+    pub(crate) bytes: Striped,
+    pub(crate) exchanges: Striped,
+}
 
 impl Volume {
     /// Reads a file as it would be with a batch of its changes, as [`Volume::read`].
@@ -27,8 +43,8 @@ impl Volume {
     /// As [`Volume::read`].
     pub fn read_with(&self, batch: &Batch, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let behind = offset.saturating_add(buf.len() as u64);
-        if batch.holds(offset, behind) {
-            batch.lay_over(offset, buf);
+        if let Some(bytes) = batch.part_from(offset).get(..buf.len()).filter(|_| offset < behind) {
+            buf.copy_from_slice(bytes);
             return Ok(buf.len());
         }
         if batch.is_empty() {
@@ -55,14 +71,15 @@ impl Volume {
     /// Makes the changes of batches, each of another file: one operation, of which others see all or nothing, and a crash leaves all or nothing in every data mode. Durable behind the next
     /// [`Volume::fsync`] of any of the files, and with the operations after it.
     ///
-    /// What the journal takes at once goes through it, and so does whatever is written to these files from then on until the volume is closed. More of one file is written to new blocks, which then
-    /// change places with the file's: see [`Volume::exchange`].
+    /// Up to [`Volume::atomic_bytes`], and of several files, the bytes go through the journal, and so does whatever is written to these files from then on until the volume is closed. More of one file
+    /// is written to new blocks, which then change places with the file's: see [`Volume::exchange`]. Where there is no space for these, or the file has too many extents, the journal takes what it can.
     ///
     /// # Errors
-    /// `TooBig` for more of several files than the journal takes as one operation, and for more of one file than one exchange takes, or than one operation takes if the file has a block map; `Invalid`
-    /// for two batches of one file; and as [`Volume::write`] and [`Volume::truncate`]. Nothing has changed then.
-    pub fn apply_batches(&self, batches: &[&Batch]) -> Result<()> {
-        let batches: Vec<&Batch> = batches.iter().copied().filter(|batch| !batch.is_empty()).collect();
+    /// `TooBig` for more of several files than the journal takes as one operation, and for more of one file than that and than one exchange takes; `Shorter` where a batch was to lie
+    /// [over what a file holds](Batch::over) and does not; `Invalid` for two batches of one file; and as [`Volume::write`] and [`Volume::truncate`]. Nothing has changed then.
+    pub fn apply_batches<B: AsRef<[u8]>>(&self, batches: &[&Batch<B>]) -> Result<()> {
+        let batches: Vec<Lent<'_>> =
+            batches.iter().filter(|batch| !batch.is_empty()).map(|batch| batch.lent()).collect();
         if batches.is_empty() {
             return Ok(());
         }
@@ -71,40 +88,61 @@ impl Volume {
         if inos.windows(2).any(|two| two[0] == two[1]) {
             return Err(Error::Invalid("two batches of one file"));
         }
-        self.try_batches(&batches).map_err(|e| self.noted(e))
+        let by_exchange = self.try_batches(&batches).map_err(|e| self.noted(e))?;
+        self.made.calls.add(1);
+        self.made.bytes.add(batches.iter().map(|batch| batch.bytes().cast_signed()).sum());
+        self.made.exchanges.add(i64::from(by_exchange));
+        Ok(())
     }
 
-    fn try_batches(&self, batches: &[&Batch]) -> Result<()> {
+    /// Whether it was done by an exchange.
+    fn try_batches(&self, batches: &[Lent<'_>]) -> Result<bool> {
         let max = u64::from(self.engine.max_blocks());
-        let least: u64 = batches.iter().map(|batch| batch.bytes() / u64::from(self.shared.sb.block_size())).sum();
-        let at_once = match least <= max {
-            true => self.batches_at_once(batches),
-            false => Err(Error::TooBig { need: least, max }),
+        let block_size = u64::from(self.shared.sb.block_size());
+        let blocks: u64 = batches.iter().map(|batch| blocks_in(block_size, batch)).sum();
+        let at_once = || match blocks <= max {
+            true => self.batches_at_once(batches).map(|()| false),
+            false => Err(Error::TooBig { need: blocks, max }),
         };
-        match (at_once, batches) {
-            (Err(Error::TooBig { need, max }), [batch]) => {
-                let node = self.node(batch.ino())?;
-                let can_be_exchanged = check_exchangeable(node.ino, &node.read()?.inode).is_ok();
-                match can_be_exchanged {
-                    true => self.batch_by_exchange(batch),
-                    false => Err(Error::TooBig { need, max }),
-                }
+        let can_be_exchanged = |ino| {
+            let node = self.node(ino)?;
+            let state = node.read()?;
+            Ok::<_, Error>(check_exchangeable(ino, &state.inode).is_ok())
+        };
+        let [batch] = batches else { return at_once() };
+        if !can_be_exchanged(batch.ino())? {
+            return at_once();
+        }
+        let by_exchange = || self.batch_by_exchange(batch).map(|()| true);
+        if blocks * block_size <= self.atomic_bytes() {
+            match at_once() {
+                Err(Error::TooBig { .. }) => by_exchange(),
+                done => done,
             }
-            (done, _) => done,
+        } else {
+            match by_exchange() {
+                Err(why @ (Error::NoSpace(_) | Error::TooBig { .. })) => match at_once() {
+                    Err(Error::TooBig { .. }) => Err(why),
+                    done => done,
+                },
+                done => done,
+            }
         }
     }
 
     /// All of it in one operation.
-    fn batches_at_once(&self, batches: &[&Batch]) -> Result<()> {
+    fn batches_at_once(&self, batches: &[Lent<'_>]) -> Result<()> {
+        self.batches_in_one(batches)
+    }
+
+    fn batches_in_one(&self, batches: &[Lent<'_>]) -> Result<()> {
         let max = self.engine.max_blocks();
         let inos: Vec<Ino> = batches.iter().map(|batch| batch.ino()).collect();
         let mut wanted: Option<Cost> = None;
         loop {
             let guards = in_order(self, &inos)?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
             for guard in &guards {
-                // Whether an append-only file may be written to anywhere was asked when it was opened.
-                check_changeable(guard.node.ino, &guard.state.inode, true)?;
-                self.check_writable()?;
+                self.check_batches(guard, batches)?;
                 if !data::journaled(self, guard.node.ino, &guard.state.inode) {
                     self.once_journaled.add(guard.node.ino);
                 }
@@ -122,8 +160,18 @@ impl Volume {
         }
     }
 
+    /// Refuses what cannot be made.
+    fn check_batches(&self, guard: &NodeGuard, batches: &[Lent<'_>]) -> Result<()> {
+        let (ino, inode) = (guard.node.ino, &guard.state.inode);
+        // Whether an append-only file may be written to anywhere was asked when it was opened.
+        check_changeable(ino, inode, true)?;
+        self.check_writable()?;
+        let is_behind = |batch: &Lent<'_>| batch.ino() == ino && batch.is_within() && batch.end() > inode.size;
+        if batches.iter().any(is_behind) { Err(Error::Shorter { size: inode.size }) } else { Ok(()) }
+    }
+
     /// About what all parts need of the journal. Parts share blocks, clusters and nodes of the tree, and what is missing is asked for when it is known.
-    fn batches_cost(&self, guards: &[NodeGuard], batches: &[&Batch]) -> Result<Cost> {
+    fn batches_cost(&self, guards: &[NodeGuard], batches: &[Lent<'_>]) -> Result<Cost> {
         let mut all = Cost { journal: 1, blocks: 0, need: Need::Ordinary };
         for batch in batches {
             let guard = guards.iter().find(|guard| guard.node.ino == batch.ino()).ok_or(Error::NotFound)?;
@@ -141,7 +189,7 @@ impl Volume {
     }
 
     /// By a file without a name that is written first.
-    fn batch_by_exchange(&self, batch: &Batch) -> Result<()> {
+    fn batch_by_exchange(&self, batch: &Lent<'_>) -> Result<()> {
         let other = self.own_tmpfile()?;
         let done = self.exchange_batch(other, batch);
         if let Err(e) = self.release(other) {
@@ -151,10 +199,10 @@ impl Volume {
         done
     }
 
-    fn exchange_batch(&self, other: Ino, batch: &Batch) -> Result<()> {
+    fn exchange_batch(&self, other: Ino, batch: &Lent<'_>) -> Result<()> {
         let guard = self.node(batch.ino())?.write()?;
+        self.check_batches(&guard, std::slice::from_ref(batch))?;
         check_exchangeable(batch.ino(), &guard.state.inode)?;
-        self.check_writable()?;
         let guard = self.unfold_locked(guard)?;
         let (unit, old) = (u64::from(self.cluster_size()), guard.state.inode.size);
         let (kept, size) = (batch.kept_of(old), batch.len_over(old));
@@ -168,9 +216,7 @@ impl Volume {
         for (start, end) in &runs {
             let (mut at, end) = (*start, (*end).min(size));
             while at < end {
-                let to = end.min(at + RUN);
-                self.unit_with(&guard, batch, (at, to), &mut buf)?;
-                let mut bytes = &buf[..];
+                let mut bytes = self.units_with(&guard, batch, (at, end), &mut buf)?;
                 while !bytes.is_empty() {
                     let held = there.take().ok_or(Error::NotFound)?;
                     let (n, held) = self.write_step(held, (at, bytes), Times::Stamp)?;
@@ -185,17 +231,29 @@ impl Volume {
         self.exchange_resized(guards, (other, batch.ino()), first, size, cut)
     }
 
-    /// Fills `buf` with bytes `from..to` of the file as they are with the batch.
-    fn unit_with(&self, guard: &NodeGuard, batch: &Batch, (from, to): (u64, u64), buf: &mut Vec<u8>) -> Result<()> {
+    /// Some bytes from `from` on, as they are with the batch: those of one part, if these are many, or others in `buf`.
+    fn units_with<'b>(
+        &self,
+        guard: &NodeGuard,
+        batch: &'b Lent<'_>,
+        (from, end): (u64, u64),
+        buf: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        let unit = u64::from(self.cluster_size());
+        let part = batch.part_from(from);
+        let whole = (from + part.len() as u64).min(end);
+        let whole = if whole == end { whole } else { whole / unit * unit }.saturating_sub(from);
+        if whole >= WHOLE || from + whole == end {
+            return Ok(&part[..whole as usize]);
+        }
         let inode = &guard.state.inode;
+        let to = end.min(from + RUN);
         buf.clear();
         buf.resize((to - from) as usize, 0);
-        if !batch.holds(from, to) {
-            let kept = batch.kept_of(inode.size).min(to).saturating_sub(from) as usize;
-            self.read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
-        }
+        let kept = batch.kept_of(inode.size).min(to).saturating_sub(from) as usize;
+        self.read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
         batch.lay_over(from, buf);
-        Ok(())
+        Ok(buf)
     }
 }
 
@@ -204,7 +262,7 @@ const BESIDE: u32 = 64;
 
 /// Whole units of allocation that are to be written, as runs in order: all that parts lie in, and the one in which what is kept ends, if something of it is cut off or the file goes on behind that: it
 /// is copied so far, and what was behind goes with the unit that it was in.
-fn runs_of(batch: &Batch, unit: u64, old: u64) -> Vec<(u64, u64)> {
+fn runs_of(batch: &Lent<'_>, unit: u64, old: u64) -> Vec<(u64, u64)> {
     let (kept, size) = (batch.kept_of(old), batch.len_over(old));
     let parts = batch.parts().map(|(offset, bytes)| (offset, offset + bytes.len() as u64));
     let ends_within = (kept < old || size > kept) && !kept.is_multiple_of(unit);
@@ -223,7 +281,7 @@ fn runs_of(batch: &Batch, unit: u64, old: u64) -> Vec<(u64, u64)> {
 }
 
 /// Stages all batches; what the operation must be begun with where it has too little.
-fn put_batches<'v>(op: &mut Op<'v>, batches: &[&'v Batch]) -> Result<Option<Cost>> {
+fn put_batches<'v>(op: &mut Op<'v>, batches: &'v [Lent<'_>]) -> Result<Option<Cost>> {
     for batch in batches {
         let (ino, (cut, size)) = (batch.ino(), batch.sizes());
         if let Some(cut) = cut
@@ -264,4 +322,16 @@ fn put_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<Option<Cost>> {
         return Err(Error::TooBig { need: u64::from(max) + 1, max: max.into() });
     }
     Ok(Some(op.so_far(granted.saturating_mul(2).min(max))))
+}
+
+/// Different blocks that the parts of a batch lie in.
+fn blocks_in(block_size: u64, batch: &Lent<'_>) -> u64 {
+    let (mut blocks, mut behind) = (0, 0);
+    for (offset, bytes) in batch.parts() {
+        let end = offset.saturating_add(bytes.len() as u64).div_ceil(block_size);
+        let first = (offset / block_size).max(behind);
+        blocks += end.saturating_sub(first);
+        behind = end.max(behind);
+    }
+    blocks
 }

@@ -1,7 +1,7 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read view write parts batch append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
+//!   read view write batch append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
@@ -14,7 +14,7 @@
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 pub(crate) mod batch;
-mod batched;
+pub(crate) mod batched;
 mod blocks;
 mod cluster;
 mod copy;
@@ -25,7 +25,6 @@ mod fallocate;
 mod grow;
 mod inline;
 mod mapping;
-pub(crate) mod parts;
 pub(crate) mod plan;
 mod read;
 mod replay;
