@@ -2,8 +2,11 @@
 
 use super::cp::tree::{Attributes, Reader, Said, Side, Stat, Tree, Writer};
 use super::open::Opened;
-use super::walk::list;
-use ondol::{Attr, Caller, Error, File, FileType, Ino, OpenOptions, Seek, SetAttr, SetTime, SetXattr, printable};
+use super::walk::{Way, list};
+use ondol::{
+    Attr, Caller, Error, File, FileType, Ino, OpenOptions, Seek, SetAttr, SetTime, SetXattr, inodes, printable,
+};
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -15,24 +18,62 @@ pub(crate) struct Inside<'v> {
     opened: &'v Opened,
     /// To whom new files belong.
     caller: Caller,
+    way: RefCell<Way>,
 }
 
 impl<'v> Inside<'v> {
     pub(crate) fn new(opened: &'v Opened) -> Self {
-        Self { opened, caller: opened.caller() }
+        Self { opened, caller: opened.caller(), way: RefCell::default() }
     }
 
     fn at<T>(&self, path: &Path, done: ondol::Result<T>) -> Said<T> {
         done.map_err(|e| self.opened.said(path, &e))
     }
 
-    fn by_number<T>(&self, path: &Path, done: Result<T, ondol::inodes::Error>) -> Said<T> {
+    fn by_number<T>(&self, path: &Path, done: Result<T, inodes::Error>) -> Said<T> {
         done.map_err(|e| self.opened.said_of(path, e))
+    }
+
+    /// The directory that a path names an entry of, and the entry.
+    fn entry<'p>(&self, path: &'p Path) -> ondol::Result<(Ino, &'p [u8])> {
+        let name = path.file_name().ok_or(inodes::Error::Invalid("the path names no entry of a directory"))?;
+        let above = path.parent().unwrap_or(Path::new("/"));
+        let dir = match self.way.borrow_mut().to(above, self.opened.inodes())? {
+            Some(dir) => dir,
+            None => self.opened.volume.metadata(above)?.ino(),
+        };
+        Ok((dir, name.as_bytes()))
+    }
+
+    /// What the path itself names, or where `follow` says so what a symbolic link there leads to.
+    fn find(&self, path: &Path, follow: bool) -> ondol::Result<Attr> {
+        let (volume, inodes) = (&self.opened.volume, self.opened.inodes());
+        let found = match path.file_name() {
+            Some(_) => {
+                let (dir, name) = self.entry(path)?;
+                inodes.lookup(dir, name)?
+            }
+            None => inodes.getattr(volume.metadata(path)?.ino())?,
+        };
+        let is_followed = follow && found.file_type == FileType::Symlink;
+        Ok(if is_followed { inodes.getattr(volume.metadata(path)?.ino())? } else { found })
     }
 
     /// The inode that the path itself names.
     fn named(&self, path: &Path) -> Said<Ino> {
-        self.at(path, self.opened.volume.symlink_metadata(path)).map(|found| found.ino())
+        self.at(path, self.find(path, false)).map(|found| found.ino)
+    }
+
+    /// Does something to an entry of a directory.
+    fn with<T>(&self, path: &Path, work: impl FnOnce(Ino, &[u8]) -> Result<T, inodes::Error>) -> Said<T> {
+        let (dir, name) = self.at(path, self.entry(path))?;
+        self.by_number(path, work(dir, name))
+    }
+
+    /// Opens a file for [`Stored`].
+    fn stored(&self, path: &Path, ino: Ino, options: &OpenOptions) -> Said<Stored<'_>> {
+        let file = self.at(path, options.reopen(&self.opened.volume, ino))?;
+        Ok(Stored { opened: self.opened, path: path.to_owned(), file })
     }
 
     /// Gives an inode what is set.
@@ -66,9 +107,8 @@ impl Tree for Inside<'_> {
     }
 
     fn stat(&self, path: &Path, follow: bool) -> Said<Option<Stat>> {
-        let volume = &self.opened.volume;
-        match if follow { volume.metadata(path) } else { volume.symlink_metadata(path) } {
-            Ok(found) => self.by_number(path, self.opened.inodes().getattr(found.ino())).map(|attr| Some(stat(&attr))),
+        match self.find(path, follow) {
+            Ok(attr) => Ok(Some(stat(&attr))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => self.at(path, Err(e)),
         }
@@ -83,54 +123,56 @@ impl Tree for Inside<'_> {
     }
 
     fn read_link(&self, path: &Path) -> Said<PathBuf> {
-        self.at(path, self.opened.volume.read_link(path))
+        let target = self.opened.inodes().readlink(self.named(path)?);
+        self.by_number(path, target).map(|target| OsString::from_vec(target).into())
     }
 
     fn open(&self, path: &Path) -> Said<Box<dyn Reader + '_>> {
-        let file = self.at(path, self.opened.volume.open_file(path))?;
-        Ok(Box::new(Stored { opened: self.opened, path: path.to_owned(), file }))
+        let found = self.at(path, self.find(path, true))?;
+        Ok(Box::new(self.stored(path, found.ino, OpenOptions::new().read(true))?))
     }
 
     fn create(&self, path: &Path, perm: u16, fresh: bool) -> Said<Box<dyn Writer + '_>> {
-        let mut options = OpenOptions::new();
-        options.write(true).mode(perm);
-        if fresh {
-            options.create_new(true)
-        } else {
-            options.create(true).truncate(true)
+        let inodes = self.opened.inodes();
+        let found = match self.find(path, true) {
+            Ok(found) if !fresh => {
+                if found.file_type != FileType::Regular {
+                    let what = "it is no regular file, and what it stands for is not here";
+                    return self.by_number(path, Err(inodes::Error::Invalid(what)));
+                }
+                self.by_number(path, inodes.check_open(found.ino, true, false, true))?;
+                found
+            }
+            Err(e) if e.kind() != ErrorKind::NotFound => return self.at(path, Err(e)),
+            _ => self.with(path, |dir, name| inodes.create(dir, name, perm, self.caller))?,
         };
-        let file = self.at(path, options.open(&self.opened.volume, path))?;
-        let found = self.at(path, file.metadata())?;
-        if !found.is_file() {
-            return self.at(path, Err(refusal("it is no regular file, and what it stands for is not here")));
-        }
-        Ok(Box::new(Stored { opened: self.opened, path: path.to_owned(), file }))
+        let stored = self.stored(path, found.ino, OpenOptions::new().write(true))?;
+        stored.at(stored.file.set_len(0))?;
+        Ok(Box::new(stored))
     }
 
     fn make_dir(&self, path: &Path, perm: u16) -> Said<()> {
-        self.at(path, self.opened.volume.create_dir(path))?;
+        self.with(path, |dir, name| self.opened.inodes().mkdir(dir, name, perm, self.caller))?;
         self.set_permissions(path, perm)
     }
 
     fn symlink(&self, target: &Path, path: &Path) -> Said<()> {
-        self.at(path, self.opened.volume.symlink(target, path))
+        let target = target.as_os_str().as_bytes();
+        self.with(path, |dir, name| self.opened.inodes().symlink(dir, name, target, self.caller)).map(drop)
     }
 
     fn hard_link(&self, original: &Path, path: &Path) -> Said<()> {
-        self.at(path, self.opened.volume.hard_link(original, path))
+        let original = self.named(original)?;
+        self.with(path, |dir, name| self.opened.inodes().link(original, dir, name)).map(drop)
     }
 
     fn make_node(&self, path: &Path, stat: &Stat) -> Said<()> {
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        let dir = self.at(parent, self.opened.volume.metadata(parent))?.ino();
-        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
         let mode = stat.kind.mode_bits() | (stat.perm & 0o777);
-        let made = self.opened.inodes().mknod(dir, name, mode, stat.rdev, self.caller);
-        self.by_number(path, made).map(drop)
+        self.with(path, |dir, name| self.opened.inodes().mknod(dir, name, mode, stat.rdev, self.caller)).map(drop)
     }
 
     fn remove(&self, path: &Path) -> Said<()> {
-        self.at(path, self.opened.volume.remove_file(path))
+        self.with(path, |dir, name| self.opened.inodes().unlink(dir, name))
     }
 
     fn attributes(&self, path: &Path) -> Said<Attributes> {
@@ -162,10 +204,6 @@ impl Tree for Inside<'_> {
     }
 }
 
-fn refusal(what: &'static str) -> Error {
-    ondol::inodes::Error::Invalid(what).into()
-}
-
 /// A file in the image.
 struct Stored<'v> {
     opened: &'v Opened,
@@ -175,7 +213,10 @@ struct Stored<'v> {
 
 impl Stored<'_> {
     fn at<T>(&self, done: ondol::Result<T>) -> Said<T> {
-        done.map_err(|e| self.opened.said(&self.path, &e))
+        done.map_err(|e| match e {
+            Error::Path { source, .. } => self.opened.said_of(&self.path, source),
+            e => self.opened.said(&self.path, &e),
+        })
     }
 
     fn size(&self) -> Said<u64> {

@@ -1,9 +1,49 @@
 //! Walking through directory trees, which may be deeper than any stack.
 
-use ondol::{Ino, inodes};
+use ondol::{FileType, Ino, ROOT, inodes};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The directory that was looked up last, and those above it. The next one is mostly near, however deep that is.
+///
+/// For trees of which no directory is moved or removed meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    path: Vec<u8>,
+    /// How much of the path leads to a directory, and which that is.
+    dirs: Vec<(usize, Ino)>,
+}
+
+impl Way {
+    /// The directory that a path from the root leads to; `None` where it leads over a symbolic link.
+    ///
+    /// # Errors
+    /// As the look-up of a name.
+    pub(crate) fn to(&mut self, path: &Path, inodes: &inodes::Inodes) -> Result<Option<Ino>, inodes::Error> {
+        let bytes = path.as_os_str().as_bytes();
+        let goes_over = |known: &[u8]| bytes.strip_prefix(known).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
+        while self.dirs.last().is_some_and(|(end, _)| !goes_over(&self.path[..*end])) {
+            self.dirs.pop();
+        }
+        let (mut end, mut here) = self.dirs.last().copied().unwrap_or((0, ROOT));
+        self.path.truncate(end);
+        self.path.extend(&bytes[end..]);
+        for name in bytes[end..].split(|byte| *byte == b'/') {
+            end += name.len();
+            if !name.is_empty() && name != b"." {
+                let found = inodes.lookup(here, name)?;
+                if found.file_type == FileType::Symlink {
+                    return Ok(None);
+                }
+                here = found.ino;
+                self.dirs.push((end, here));
+            }
+            end += 1;
+        }
+        Ok(Some(here))
+    }
+}
 
 /// Makes a path as long as it was before something was added.
 pub(crate) fn cut(path: &mut PathBuf, len: usize) {
