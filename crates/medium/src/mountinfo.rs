@@ -1,7 +1,9 @@
 //! `/proc/self/mountinfo`: which volumes are mounted where.
 
+use rustix::fs::{AtFlags, StatxFlags};
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,16 @@ impl Entry {
     pub fn has(&self, word: &str) -> bool {
         self.flags.split(',').chain(self.options.split(',')).any(|option| option == word)
     }
+}
+
+/// The number of the mount that a file was reached by, which is [`Entry::id`]. The server of a file system is not asked.
+///
+/// # Errors
+/// As statx(2).
+pub fn mount_of(file: impl AsFd) -> rustix::io::Result<u64> {
+    // AT_STATX_DONT_SYNC, which rustix does not name with musl.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::from_bits_retain(0x4000);
+    Ok(rustix::fs::statx(file, c"", flags, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
 /// All mounts of this process's namespace; of mounts on one directory the last is on top.

@@ -3,7 +3,7 @@
 use crate::mountinfo;
 use crate::users::User;
 use crate::{NvmError, Result};
-use rustix::fs::{AtFlags, StatVfsMountFlags, StatxFlags};
+use rustix::fs::StatVfsMountFlags;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
@@ -65,9 +65,7 @@ fn is_believed(file: &File, uid: u32) -> rustix::io::Result<bool> {
     if !rustix::fs::fstatvfs(file)?.f_flag.contains(StatVfsMountFlags::NOSUID) || is_in_memory(file)? {
         return Ok(true);
     }
-    // AT_STATX_DONT_SYNC, which rustix does not name with musl.
-    let flags = AtFlags::EMPTY_PATH | AtFlags::from_bits_retain(0x4000);
-    let mount = rustix::fs::statx(file, c"", flags, StatxFlags::MNT_ID)?.stx_mnt_id;
+    let mount = mountinfo::mount_of(file)?;
     let (Some(user), Ok(table)) = (User::of(uid), mountinfo::read()) else { return Ok(false) };
     Ok(mountinfo::covering(&table, &user.home).is_some_and(|entry| entry.id == mount))
 }

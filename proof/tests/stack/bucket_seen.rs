@@ -83,7 +83,7 @@ fn other_volumes_tell_nothing_of_it() {
     place.mount(&format!("metrics=0,log={}", log.display()));
     let page = scraped(&log);
     assert!(page.contains("ondol_volume_info"), "{page}");
-    let far = ["ondol_store", "ondol_lag", "ondol_lease", "ondol_disk_cache"];
+    let far = ["ondol_store_", "ondol_lag", "ondol_lease", "ondol_disk_cache"];
     assert!(far.iter().all(|name| !page.contains(name)), "{page}");
     let said = succeeds(ondol().args(["top", "--once", "-d", "0.2"]).arg(place.mount_point()));
     assert!(!said.lines().any(|line| ["store", "bucket", "lease"].iter().any(|name| line.starts_with(name))), "{said}");

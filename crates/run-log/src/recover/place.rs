@@ -8,7 +8,7 @@
 use crate::handle::Handle;
 use crate::look::{FileKind, Identity, Look};
 use ondol_medium::mountinfo::{self, Entry};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
@@ -95,10 +95,7 @@ fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
         None => rustix::fs::openat(CWD, &entry.point, name_only, Mode::empty()),
     };
     let opened = File::from(opened.ok()?);
-    // AT_STATX_DONT_SYNC, which rustix does not name with musl.
-    let flags = AtFlags::EMPTY_PATH | AtFlags::from_bits_retain(0x4000);
-    let mount = rustix::fs::statx(&opened, c"", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
-    (mount == entry.id).then_some(opened)
+    (mountinfo::mount_of(&opened).ok()? == entry.id).then_some(opened)
 }
 
 impl Trees {
