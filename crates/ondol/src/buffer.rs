@@ -63,10 +63,16 @@ impl WriteBuffer {
         let home = DirectoryHome::new(dir).map_err(|e| of_dir(dir, e))?;
         // It says which bytes go into which files, and holds what private files hold.
         let mine = NvmOptions { whose: Whose::Mine, ..NvmOptions::default() };
-        let mut pool = Pool::open(pools::open_or_make(pool.as_ref(), size, &mine)?)?;
+        let (path, is_new) = (pool.as_ref(), !pool.as_ref().try_exists()?);
+        let mut pool = Pool::open(pools::open_or_make(path, size, &mine)?)?;
         let on_damage = if force { OnDamage::GoOn } else { OnDamage::Refuse };
         let options = Options { on_damage, ..Options::default() };
-        options.shape.allot(&mut pool)?;
+        options.shape.allot(&mut pool).inspect_err(|_| {
+            // With its size, nobody could use it later.
+            if is_new {
+                drop(std::fs::remove_file(path));
+            }
+        })?;
         let (buffer, report) = Buffer::open(&pool, Arc::new(home), Arc::new(System), &options)?;
         Ok((Self { _background: background::start(buffer.steps()), buffer }, report))
     }

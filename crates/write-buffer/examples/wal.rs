@@ -94,6 +94,9 @@ fn open_pool(path: &Path, shape: &Shape) -> Result<Pool> {
         let spec = PoolSpec { uuid: System.random_uuid(), force: true, ..PoolSpec::default() };
         drop(Pool::create(Nvm::create(&new, POOL, &mine)?, &spec)?);
         std::fs::rename(new, path)?;
+        // Without its name, what the pool holds is not found.
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::File::open(dir)?.sync_all()?;
     }
     let mut pool = Pool::open(Nvm::open(path, &mine)?)?;
     shape.allot(&mut pool)?;

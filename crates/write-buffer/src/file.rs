@@ -93,7 +93,7 @@ impl FileState {
     /// Up to which sequence everything is written home.
     pub(crate) fn sync_point(&self) -> u64 {
         // First: who has counted has locked his shards, which are then seen as he left them.
-        let last = self.last.load(SeqCst);
+        let last = self.last.load(SeqCst).min(crate::format::SEQUENCE_LIMIT - 1);
         let of_shards = self.shards().filter_map(|shard| shard.read().unflushed()).min();
         let of_length = self.whole.lock().length.unflushed();
         let first = of_shards.into_iter().chain(of_length).min();

@@ -98,7 +98,7 @@ impl Core {
             result = result.and(self.flush_blocks(file, &blocks));
             self.flushed.push(file, of_file.len() as u64, self.env.monotonic_ns());
         }
-        if self.is_short() {
+        if self.is_short() && result.is_ok() {
             self.bell.ring();
         }
         result
@@ -126,7 +126,7 @@ impl Core {
             whole.cut = whole.cut.filter(|now| Some(*now) != cut);
         }
         if taken && whole.length.landed(done.is_ok()) {
-            self.push_due(file, Place::Length);
+            self.push_again(file, Place::Length, done.is_ok());
         }
         drop(whole);
         done.map_err(|e| self.failed(file, "set the length of", e))
@@ -158,7 +158,7 @@ impl Core {
             };
             if go_on.is_err() {
                 // Those that were not taken go back as they are.
-                blocks[at..].iter().for_each(|lbn| self.push_due(file, Place::Block(*lbn)));
+                blocks[at..].iter().for_each(|lbn| self.push_again(file, Place::Block(*lbn), false));
                 return go_on;
             }
         }
@@ -196,6 +196,15 @@ impl Core {
         Ok(())
     }
 
+    /// Queues what is dirty again after it was written, or was not.
+    fn push_again(&self, file: &Arc<FileState>, place: Place, is_home: bool) {
+        if is_home {
+            self.push_due(file, place);
+        } else {
+            self.push_failed(file, place);
+        }
+    }
+
     fn write_runs(&self, file: &Arc<FileState>, runs: &[Run]) -> Result<()> {
         for run in runs {
             Counters::add(&self.counters.home_writes, 1);
@@ -217,6 +226,6 @@ fn land(core: &Core, file: &Arc<FileState>, lbn: u64, is_home: bool) {
     if let Some(node) = tree.nodes.get_mut(&lbn)
         && node.phase.landed(is_home)
     {
-        core.push_due(file, Place::Block(lbn));
+        core.push_again(file, Place::Block(lbn), is_home);
     }
 }

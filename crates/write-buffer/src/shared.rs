@@ -118,10 +118,15 @@ impl Core {
 
     /// Puts an entry into its dirty queue.
     pub(crate) fn push_due(&self, file: &Arc<crate::file::FileState>, place: Place) {
-        let since = self.env.monotonic_ns();
-        if self.dirty.push(Due { file: file.clone(), place, since }) == self.marks.low {
+        if self.push_failed(file, place) == self.marks.low {
             self.bell.ring();
         }
+    }
+
+    /// The same of what could not be brought home, and how many entries the queue has now. Whoever has failed rings for nobody: the stages would
+    /// try again without a pause.
+    pub(crate) fn push_failed(&self, file: &Arc<crate::file::FileState>, place: Place) -> usize {
+        self.dirty.push(Due { file: file.clone(), place, since: self.env.monotonic_ns() })
     }
 
     /// Takes blocks, in turn with others. No lock is held meanwhile.

@@ -59,7 +59,9 @@ impl Core {
         for file in self.flushed.take_all() {
             result = result.and(self.sync_file(&file));
         }
-        self.bell.ring();
+        if result.is_ok() {
+            self.bell.ring();
+        }
         result
     }
 
@@ -98,12 +100,12 @@ impl Core {
         for shard in file.shards() {
             for (lbn, node) in &mut shard.write().nodes {
                 if node.phase.sync_failed() {
-                    self.push_due(file, Place::Block(*lbn));
+                    self.push_failed(file, Place::Block(*lbn));
                 }
             }
         }
         if file.whole.lock().length.sync_failed() {
-            self.push_due(file, Place::Length);
+            self.push_failed(file, Place::Length);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What belongs to a whole file and to none of its shards: its length, here and at home, and what is not a write.
 //!
-//! Its lock is a leaf, held for a few instructions; compaction alone holds it over a fence.
+//! Its lock is a leaf, held while lists in memory change; compaction alone holds it over a fence.
 
 use crate::phase::Phase;
 use crate::tree::Gone;

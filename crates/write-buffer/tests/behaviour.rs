@@ -101,6 +101,28 @@ fn a_failure_of_the_home_is_told_once_and_nothing_is_lost() {
     }
 }
 
+/// Else they would try without a pause what fails.
+#[test]
+fn stages_that_fail_wake_nobody() {
+    for what in ["write", "sync"] {
+        let mut rig = Rig::new(64);
+        let file = rig.file(0);
+        rig.home.set_fault(Some(Box::new(move |w, _| (w == what).then(|| ErrorKind::StorageFull.into()))));
+        for block in 0..60 {
+            file.write_at(block * BLOCK, &[1; BLOCK as usize]).unwrap();
+        }
+        let (flushers, syncer) = (rig.buffer.flushers(), rig.buffer.syncer());
+        let mut failed = 0;
+        for step in flushers.iter().map(|step| step as &dyn Step<Error = BufferError>).chain([&syncer as _]) {
+            let rings = step.bell().rings();
+            let is_failed = step.step().is_err();
+            failed += usize::from(is_failed);
+            assert!(!is_failed || step.bell().rings() == rings, "{what}: {}", step.name());
+        }
+        assert!(failed > 0, "{what}");
+    }
+}
+
 #[test]
 fn a_full_buffer_before_a_full_home_refuses_and_keeps() {
     let mut rig = Rig::new(8);

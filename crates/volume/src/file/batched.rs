@@ -182,7 +182,8 @@ impl Volume {
             }
         }
         // Each part was counted with nodes of its own.
-        let data = batches.iter().map(|batch| batch.bytes() / u64::from(self.shared.sb.block_size())).sum::<u64>();
+        let block_size = u64::from(self.shared.sb.block_size());
+        let data = batches.iter().map(|batch| blocks_in(block_size, batch)).sum::<u64>();
         all.journal = all.journal.min(u32::try_from(data).unwrap_or(u32::MAX).saturating_add(BESIDE));
         all.blocks = all.blocks.min(data.saturating_add(u64::from(BESIDE)));
         Ok(all)
@@ -227,8 +228,11 @@ impl Volume {
         let units = |bytes: u64| bytes.checked_next_multiple_of(unit).ok_or(Error::FileTooBig);
         let cut = units(kept)?..units(old)?;
         let first = runs.first().map_or(cut.start, |(start, _)| (*start).min(cut.start));
+        // With its size, the file keeps what is behind.
+        let end = runs.last().map(|(_, end)| *end).filter(|_| size == old && cut.is_empty());
+        let end = end.map_or_else(|| units(size.max(old)), Ok)?;
         let guards = there.into_iter().chain([guard]).collect();
-        self.exchange_resized(guards, (other, batch.ino()), first, size, cut)
+        self.exchange_resized(guards, (other, batch.ino()), first..end, size, cut)
     }
 
     /// Some bytes from `from` on, as they are with the batch: those of one part, if these are many, or others in `buf`.

@@ -89,23 +89,22 @@ impl Volume {
         self.exchange_step(guards, sides, &agreed, how).map(drop)
     }
 
-    /// Gives file `to` what is written in file `from` from byte `first` on, both locked, and its new size. Between the bytes of `cut` it gets whatever is
+    /// Gives file `to` what is written in these bytes of file `from`, both locked, and its new size. Between the bytes of `cut` it gets whatever is
     /// there, holes too. `from` gets what that was in the place of, and the old size. All that is told here in bytes is in units of allocation, but for the size.
     pub(super) fn exchange_resized(
         &self,
         guards: Vec<NodeGuard>,
         (from, to): (Ino, Ino),
-        first: u64,
+        Range { start: first, end }: Range<u64>,
         size: u64,
         cut: Range<u64>,
     ) -> Result<()> {
         let guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<Vec<_>>>()?;
         let sides = [self.side((from, first)), self.side((to, first))];
         let old = inode_of(&guards, to)?.size;
-        let (unit, block_size) = (u64::from(self.cluster_size()), u64::from(self.shared.sb.block_size()));
+        let block_size = u64::from(self.shared.sb.block_size());
         let blocks =
             |bytes: u64| u32::try_from(bytes.saturating_sub(first) / block_size).map_err(|_| Error::FileTooBig);
-        let end = size.max(old).checked_next_multiple_of(unit).ok_or(Error::FileTooBig)?;
         let cut = blocks(cut.start)?..blocks(cut.end)?;
         let agreed = Agreed { blocks: blocks(end)?, sizes: Some([old, size]), cut };
         let how = Exchange { written_only: true, ..Exchange::default() };

@@ -4,8 +4,8 @@
 //! changes its files. After a restart the same path is the same file.
 
 use super::{Home, HomeFile, Identity};
-use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,9 +15,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Files of one directory and of those below it. Directories are not made.
+///
+/// No symbolic link below it is followed: whoever may write to a directory there is not to have others' files changed.
 #[derive(Debug)]
 pub struct DirectoryHome {
-    root: PathBuf,
+    root: File,
     /// Directories that a file was removed from since they were last synced.
     touched: Mutex<BTreeSet<PathBuf>>,
 }
@@ -25,9 +27,8 @@ pub struct DirectoryHome {
 #[derive(Debug)]
 struct Opened {
     file: File,
-    /// The directory with its name; to be synced once.
-    parent: PathBuf,
-    named: AtomicBool,
+    /// The directory with its name, until that was synced.
+    parent: Mutex<Option<File>>,
 }
 
 impl DirectoryHome {
@@ -36,36 +37,44 @@ impl DirectoryHome {
     /// # Errors
     /// It is no directory, or cannot be reached.
     pub fn new(root: &Path) -> io::Result<Self> {
-        let root = root.canonicalize()?;
-        match root.is_dir() {
-            true => Ok(Self { root, touched: Mutex::default() }),
-            false => Err(io::ErrorKind::NotADirectory.into()),
-        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = File::from(rustix::fs::openat(CWD, root, flags, Mode::empty())?);
+        Ok(Self { root, touched: Mutex::default() })
     }
 
-    /// Where a file is. What leads out of the directory is refused: identities also come from a pool.
-    fn path(&self, identity: &Identity) -> io::Result<PathBuf> {
+    /// The directory of a file, and the file's name there. What leads out of the directory is refused, since identities also come from a
+    /// pool; and so is what has a shorter form: a file would have two identities.
+    fn split(identity: &Identity) -> io::Result<(&Path, &OsStr)> {
         let path = Path::new(OsStr::from_bytes(identity.bytes()));
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-        let no_zero = !identity.bytes().contains(&0);
-        match plain && no_zero && path.file_name().is_some() {
-            true => Ok(self.root.join(path)),
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a relative path inside of the directory")),
+        let shortest: PathBuf = path.components().collect();
+        let is_one = plain && shortest.as_os_str() == path.as_os_str() && !identity.bytes().contains(&0);
+        match path.parent().zip(path.file_name()).filter(|_| is_one) {
+            Some(parts) => Ok(parts),
+            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a relative path inside of the directory")),
         }
     }
 
-    fn parent(&self, path: &Path) -> PathBuf {
-        path.parent().unwrap_or(&self.root).to_path_buf()
+    fn directory(&self, path: &Path) -> io::Result<File> {
+        if path.as_os_str().is_empty() {
+            return self.root.try_clone();
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        Ok(rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve)?.into())
     }
 }
 
 impl Home for DirectoryHome {
     fn open(&self, identity: &Identity, make: bool) -> io::Result<Option<Arc<dyn HomeFile>>> {
-        use rustix::fs::{Mode, OFlags};
-        let path = self.path(identity)?;
+        let (parent, name) = Self::split(identity)?;
+        let parent = match self.directory(parent) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !make => return Ok(None),
+            found => found?,
+        };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let flags = if make { flags | OFlags::CREATE } else { flags };
-        let file = match rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666)) {
+        let file = match rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o666)) {
             Ok(file) => File::from(file),
             Err(rustix::io::Errno::NOENT) if !make => return Ok(None),
             Err(e) => return Err(e.into()),
@@ -73,18 +82,18 @@ impl Home for DirectoryHome {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let parent = self.parent(&path);
-        Ok(Some(Arc::new(Opened { file, parent, named: AtomicBool::new(false) })))
+        Ok(Some(Arc::new(Opened { file, parent: Mutex::new(Some(parent)) })))
     }
 
     fn remove(&self, identity: &Identity) -> io::Result<()> {
-        let path = self.path(identity)?;
-        match std::fs::remove_file(&path) {
+        let (parent, name) = Self::split(identity)?;
+        let removed = self.directory(parent).and_then(|dir| Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?));
+        match removed {
             // It may have been removed, not durably, before a crash.
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        self.touched.lock().insert(self.parent(&path));
+        self.touched.lock().insert(parent.to_owned());
         Ok(())
     }
 
@@ -93,7 +102,7 @@ impl Home for DirectoryHome {
         for parent in touched {
             // Taken out first: what is removed meanwhile puts it in again.
             self.touched.lock().remove(&parent);
-            let synced = File::open(&parent).and_then(|directory| directory.sync_all());
+            let synced = self.directory(&parent).and_then(|directory| directory.sync_all());
             if let Err(e) = synced {
                 self.touched.lock().insert(parent);
                 return Err(e);
@@ -132,9 +141,10 @@ impl HomeFile for Opened {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()?;
-        if !self.named.load(SeqCst) {
-            File::open(&self.parent)?.sync_all()?;
-            self.named.store(true, SeqCst);
+        let mut parent = self.parent.lock();
+        if let Some(directory) = &*parent {
+            directory.sync_all()?;
+            *parent = None;
         }
         Ok(())
     }
@@ -176,10 +186,27 @@ mod tests {
         std::fs::write(&outside, "theirs").unwrap();
         std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
         let home = DirectoryHome::new(&inside).unwrap();
-        for name in ["../out", "/etc/passwd", ".", "a/../../out", "link", "nul\0l"] {
+        std::os::unix::fs::symlink(dir.path(), inside.join("up")).unwrap();
+        let names = [
+            "../out",
+            "/etc/passwd",
+            ".",
+            "a/../../out",
+            "link",
+            "nul\0l",
+            "up/out",
+            "up/new",
+            "./a",
+            "a/",
+            "d//a",
+            "d/./a",
+        ];
+        for name in names {
             assert!(home.open(&id(name), true).is_err(), "{name}");
         }
-        assert!(home.remove(&id("../out")).is_err());
+        for name in ["../out", "up/out"] {
+            assert!(home.remove(&id(name)).is_err(), "{name}");
+        }
         std::fs::create_dir(inside.join("sub")).unwrap();
         assert!(home.open(&id("sub"), false).is_err(), "a directory");
         assert_eq!(std::fs::read(&outside).unwrap(), b"theirs");
