@@ -63,7 +63,7 @@ impl WriteBuffer {
         let home = DirectoryHome::new(dir).map_err(|e| of_dir(dir, e))?;
         // It says which bytes go into which files, and holds what private files hold.
         let mine = NvmOptions { whose: Whose::Mine, ..NvmOptions::default() };
-        let (path, is_new) = (pool.as_ref(), !pool.as_ref().try_exists()?);
+        let (path, is_new) = (pool.as_ref(), pool.as_ref().symlink_metadata().is_err());
         let mut pool = Pool::open(pools::open_or_make(path, size, &mine)?)?;
         let on_damage = if force { OnDamage::GoOn } else { OnDamage::Refuse };
         let options = Options { on_damage, ..Options::default() };
