@@ -317,7 +317,7 @@ mod tests {
     fn object_storage_has_metrics_where_there_is_some() {
         let none = render(stats(), Path::new("/mnt"), For::Scrape);
         assert!(
-            !none.contains("ondol_store") && !none.contains("ondol_lag") && !none.contains("ondol_lease"),
+            !none.contains("ondol_store_") && !none.contains("ondol_lag") && !none.contains("ondol_lease"),
             "{none}"
         );
         let mut far = stats();
