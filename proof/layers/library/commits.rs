@@ -299,11 +299,7 @@ fn a_large_commit_is_one() {
         inodes.set_flags(ondol::ROOT, flags, u32::MAX).unwrap();
         assert!(volume.read("/a").unwrap() == expected, "{options}");
         let counters = volume.counters();
-        assert_eq!(
-            (counters.files.batches, counters.files.batch_exchanges, map.uncommitted()),
-            (1, 1, 0),
-            "{options}"
-        );
+        assert_eq!((counters.files.batches, counters.files.batch_exchanges, map.uncommitted()), (1, 1, 0), "{options}");
         assert!(map[50] != 3, "the map shows what it was made of");
         map.discard().unwrap();
         assert!(map[..] == expected[..] && file.metadata().unwrap().len() == len as u64);
