@@ -255,7 +255,7 @@ fn cuts_of_interleavings_with_failing_syncs() {
     let tasks = |rig: &Arc<Rig>| -> Vec<Task> {
         let calls = AtomicU32::new(0);
         let fails = move |what: &str, _: Option<&Identity>| {
-            (what == "sync" && calls.fetch_add(1, SeqCst) % 2 == 0).then(|| ErrorKind::Other.into())
+            (what == "sync" && calls.fetch_add(1, SeqCst).is_multiple_of(2)).then(|| ErrorKind::Other.into())
         };
         rig.home.set_fault(Some(Box::new(fails)));
         let settler = || -> Task {

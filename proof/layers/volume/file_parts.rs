@@ -1,10 +1,10 @@
 //! Bytes at several places of a file, written as one: on every kind of mapping, by one operation and by an exchange.
 
 use crate::file_util::{Random, Rig, mkfs, mount};
-use ondol_testkit::over_setups;
+use ondol_testkit::over_engines;
 use ondol_volume::{Batch, Caller, Error, Fallocate, Ino, ROOT, SetAttr};
 
-over_setups! {
+over_engines! {
     parts_of_files_with_extents,
     parts_of_files_in_clusters,
     parts_of_files_with_block_maps,
