@@ -35,9 +35,10 @@ pub(crate) fn cp(args: &args::Cp) -> Outcome {
     };
     let mut opened = Opened::new(&args.image, what_for)?;
     opened.mask(how.umask);
-    let (image, host) = (Inside::new(&opened), Host);
-    let tree = |side: Side| -> &dyn Tree { if side == Side::Image { &image } else { &host } };
-    let mut copier = Copier::new(tree(target.side()), how, args.verbose > 0);
+    // Each knows its way in the image.
+    let (image, source, host) = (Inside::new(&opened), Inside::new(&opened), Host);
+    let to: &dyn Tree = if target.is_inside() { &image } else { &host };
+    let mut copier = Copier::new(to, how, args.verbose > 0);
     let into = Into { target: &target, is_dir: args.target_directory.is_some(), is_itself: args.no_target_directory };
     if sources.len() > 1 && !copier.is_directory(&target) {
         let shown = copier.to.shown(&target.path);
@@ -47,8 +48,9 @@ pub(crate) fn cp(args: &args::Cp) -> Outcome {
             format!("{shown}: it is no directory, into which several files could be copied"),
         ));
     }
-    for source in &sources {
-        copier.operand(tree(source.side()), source, &into);
+    for operand in &sources {
+        let from: &dyn Tree = if operand.is_inside() { &source } else { &host };
+        copier.operand(from, operand, &into);
     }
     let (troubles, printed) = copier.end();
     opened.close()?;
@@ -114,10 +116,6 @@ impl Operand {
     /// Whether it is standard input or output.
     pub(crate) fn is_stream(&self) -> bool {
         self.side.is_none()
-    }
-
-    pub(crate) fn side(&self) -> Side {
-        self.side.unwrap_or(Side::Host)
     }
 }
 
