@@ -1,5 +1,5 @@
-//! Test binaries, several at a time: many wait for disks and other processes, or have one test that takes long, and cargo
-//! would run them one after the other.
+//! Test binaries, several at a time: many wait for disks and other processes, or have one test that takes long, and
+//! cargo would run them one after the other.
 
 use cargo_metadata::{Artifact, Message};
 use std::io::{self, BufRead, BufReader, Write};

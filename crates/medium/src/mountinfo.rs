@@ -48,7 +48,8 @@ impl Entry {
     }
 }
 
-/// The number of the mount that a file was reached by, which is [`Entry::id`]. The server of a file system is not asked.
+/// The number of the mount that a file was reached by, which is [`Entry::id`]. The server of a file system is not
+/// asked.
 ///
 /// # Errors
 /// As statx(2).

@@ -63,16 +63,10 @@ impl WriteBuffer {
         let home = DirectoryHome::new(dir).map_err(|e| of_dir(dir, e))?;
         // It says which bytes go into which files, and holds what private files hold.
         let mine = NvmOptions { whose: Whose::Mine, ..NvmOptions::default() };
-        let (path, is_new) = (pool.as_ref(), pool.as_ref().symlink_metadata().is_err());
-        let mut pool = Pool::open(pools::open_or_make(path, size, &mine)?)?;
         let on_damage = if force { OnDamage::GoOn } else { OnDamage::Refuse };
         let options = Options { on_damage, ..Options::default() };
-        options.shape.allot(&mut pool).inspect_err(|_| {
-            // With its size, nobody could use it later.
-            if is_new {
-                drop(std::fs::remove_file(path));
-            }
-        })?;
+        let allot = |pool: &mut Pool| Ok(options.shape.allot(pool)?);
+        let pool = pools::open_or_make(pool.as_ref(), size, &mine, &allot)?;
         let (buffer, report) = Buffer::open(&pool, Arc::new(home), Arc::new(System), &options)?;
         Ok((Self { _background: background::start(buffer.steps()), buffer }, report))
     }

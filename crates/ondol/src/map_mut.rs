@@ -105,7 +105,8 @@ impl MapMut {
     /// written that [`MapMut::bytes_mut`] has lent; what others have written beside them stays, and shows here after [`MapMut::discard`]. The size of the file stays. What was done to the volume before
     /// is durable, too, as after [`File::sync_all`], also if nothing was stored.
     ///
-    /// Any number of bytes is one commit, as long as the file's extents there are no more than one exchange takes ([`File::exchange`]); of a file with a block map, as much as one operation takes.
+    /// Any number of bytes is one commit, as long as one exchange takes the file's extents there ([`File::exchange`]), for which it needs as
+    /// much free space, or one operation takes the bytes. Of a file with a block map, only the latter.
     ///
     /// # Errors
     /// `EINVAL` when the file has become shorter than what was stored to; `E2BIG` for more than that; as pwrite(2) and fsync(2) otherwise. The map keeps its stores, so that it can be tried

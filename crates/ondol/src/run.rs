@@ -90,7 +90,8 @@ fn mine(access: Access) -> NvmOptions {
 
 /// With nobody else in the pool: what is left goes home, and the log begins anew.
 fn prepare(path: &Path, size: u64) -> Result<Recovered> {
-    let mut pool = Pool::open(pools::open_or_make(path, size, &mine(Access::Write))?)?;
+    let allot = |pool: &mut Pool| Ok(Log::prepare(pool, &LogOptions::here()).map(drop)?);
+    let mut pool = pools::open_or_make(path, size, &mine(Access::Write), &allot)?;
     let mut log = Log::prepare(&mut pool, &LogOptions::here())?.log;
     let recovered = bring_home(&log)?;
     if !recovered.is_complete() {

@@ -201,7 +201,7 @@ impl Core {
         if is_home {
             self.push_due(file, place);
         } else {
-            self.push_failed(file, place);
+            self.push_quietly(file, place);
         }
     }
 

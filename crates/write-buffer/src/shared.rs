@@ -116,16 +116,16 @@ impl Core {
         self.hurry.load(SeqCst) > 0
     }
 
-    /// Puts an entry into its dirty queue.
+    /// Puts an entry into its dirty queue, and wakes the flushers if that is long enough now.
     pub(crate) fn push_due(&self, file: &Arc<crate::file::FileState>, place: Place) {
-        if self.push_failed(file, place) == self.marks.low {
+        if self.push_quietly(file, place) == self.marks.low {
             self.bell.ring();
         }
     }
 
-    /// The same of what could not be brought home, and how many entries the queue has now. Whoever has failed rings for nobody: the stages would
-    /// try again without a pause.
-    pub(crate) fn push_failed(&self, file: &Arc<crate::file::FileState>, place: Place) -> usize {
+    /// As [`Core::push_due`], but wakes nobody: stages that fail would go on without a pause. Returns how long the
+    /// queue is.
+    pub(crate) fn push_quietly(&self, file: &Arc<crate::file::FileState>, place: Place) -> usize {
         self.dirty.push(Due { file: file.clone(), place, since: self.env.monotonic_ns() })
     }
 

@@ -100,12 +100,12 @@ impl Core {
         for shard in file.shards() {
             for (lbn, node) in &mut shard.write().nodes {
                 if node.phase.sync_failed() {
-                    self.push_failed(file, Place::Block(*lbn));
+                    self.push_quietly(file, Place::Block(*lbn));
                 }
             }
         }
         if file.whole.lock().length.sync_failed() {
-            self.push_failed(file, Place::Length);
+            self.push_quietly(file, Place::Length);
         }
     }
 

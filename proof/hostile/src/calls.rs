@@ -5,7 +5,7 @@ use crate::image::Seed;
 use crate::input::Input;
 use ondol_env::Timestamp;
 use ondol_volume::{
-    Batch, Caller, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume,
+    Batch, Caller, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume,
 };
 
 /// Which calls an input makes, mostly.
@@ -239,6 +239,10 @@ impl<'a> Calls<'a> {
                 drop(v.seek(ino, at, Seek::Hole));
                 let (to, to_at, len) = (self.ino(input), Self::offset(input), Self::offset(input));
                 drop(v.copy_range(ino, at, to, to_at, len, input.one_in(2)));
+                self.guard.begin("exchange");
+                for len in [None, Some(len)] {
+                    drop(v.exchange((ino, at), (to, to_at), &Exchange { len, ..Exchange::default() }));
+                }
             }
             29 => {
                 let time = SetTime::To(Timestamp { sec: at as i64, nsec: 5 });
@@ -257,6 +261,9 @@ impl<'a> Calls<'a> {
                 self.guard.begin("writing parts");
                 let parts = [at, at.saturating_add(9000), at.saturating_add(70_000)].map(|at| (at, &[8; 5000][..]));
                 drop(Batch::over(ino, parts).and_then(|batch| v.apply_batches(&[&batch])));
+                self.guard.begin("exchanging parts");
+                let long = vec![7; 1_200_000];
+                drop(Batch::over(ino, [(at, &long[..])]).and_then(|batch| v.apply_batches(&[&batch])));
             }
             31 if at == 0 => drop(v.take_for_memory(100)),
             _ => drop(v.fsync(ino, true)),

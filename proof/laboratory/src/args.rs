@@ -65,7 +65,7 @@ pub struct CrashArgs {
     /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map, inline-data, clusters, values, large-inodes or linear [default: small for --calls and a file, else each its own]
     #[arg(long, value_name = "KIND")]
     pub(crate) image: Option<Kind>,
-    /// How it is mounted: tight (little memory), roomy, zeroing, dirty, file (tight, and an fsync covers its file alone), kept (commits alone write new data), early (nearly all is written before) or paced (what waits is bounded by how slow the medium is said to be) [default: tight for --calls and a file, else each its own]
+    /// How it is mounted: tight (little memory), roomy, zeroing, dirty, file (tight, and an fsync covers its file alone), kept (commits alone write new data), early (nearly all is written before) or through (the medium is said to be memory: new data is written through) [default: tight for --calls and a file, else each its own]
     #[arg(long, value_name = "MOUNT")]
     pub(crate) mount: Option<Mount>,
     /// Calls to record, instead of a workload, separated by `;`; once for each thread

@@ -2,7 +2,7 @@
 
 use crate::file_util::{Random, debugfs, ino_of, mkfs, mount};
 use ondol_testkit::{over_engines, over_two_engines};
-use ondol_volume::{Error, Fallocate, Ino, Seek, Volume};
+use ondol_volume::{Error, Exchange, Fallocate, Ino, Seek, Volume};
 
 over_two_engines! {
     random_damage_of_a_mapping_is_survived,
@@ -11,6 +11,7 @@ over_two_engines! {
 over_engines! {
     pointers_to_the_file_systems_own_blocks_are_refused,
     more_blocks_than_the_volume_has_are_refused,
+    a_size_that_no_file_has_is_not_exchanged,
 }
 
 /// A byte that no metadata of a small image repeats.
@@ -47,6 +48,24 @@ fn use_it(vol: &Volume, ino: Ino) -> Vec<Error> {
         vol.sync(),
     ];
     results.drain(..).filter_map(Result::err).collect()
+}
+
+fn a_size_that_no_file_has_is_not_exchanged() {
+    let mut bytes = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum,^flex_bg", "-N", "64"], 2);
+    let (ino, other) = (ino_of(&bytes, "f0"), ino_of(&bytes, "f1"));
+    let inode = mapping_of(&bytes, "f0") - 0x28;
+    bytes[inode + 4..][..4].fill(0xFF);
+    bytes[inode + 0x6C..][..4].fill(0xFF);
+    let rig = mount(bytes);
+    rig.vol.write(other, 0, &[FILL; 9000]).unwrap();
+    for len in [None, Some(1024), Some(u64::MAX), Some(u64::MAX - 4096)] {
+        let how = Exchange { len, ..Exchange::default() };
+        for (one, two) in [((other, 1024), (ino, 0)), ((ino, 1024), (other, 0)), ((ino, 0), (ino, u64::MAX - 1023))] {
+            // A part of it that is like any other's may change places.
+            let done = rig.vol.exchange(one, two, &how);
+            assert!(done.is_err() || len == Some(1024), "{one:?}, {two:?}, {len:?}");
+        }
+    }
 }
 
 /// First block of the inode table of an image with one group.

@@ -356,8 +356,8 @@ macro_rules! over_engines {
     };
 }
 
-/// As [`over_engines!`], of an engine that logs blocks and of one that logs records: for tests that take very long, whose
-/// subject no engine touches.
+/// As [`over_engines!`], of an engine that logs blocks and of one that logs records: for tests that take very long,
+/// whose subject no engine touches.
 #[macro_export]
 macro_rules! over_two_engines {
     ($($test:ident),+ $(,)?) => {

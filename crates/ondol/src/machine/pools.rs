@@ -25,39 +25,57 @@ pub(crate) fn open(path: &Path, options: &NvmOptions) -> Result<Nvm> {
     })
 }
 
-/// As [`open`]. If there is nothing at `path`, makes an empty pool of `size` bytes there first, for its owner's eyes
-/// only: it will hold what programs write to files that others may not read.
-pub(crate) fn open_or_make(path: &Path, size: u64, options: &NvmOptions) -> Result<Nvm> {
-    match open(path, options) {
+/// A pool with areas, which `allot` gives it if it has none. If there is nothing at `path`, makes one of `size` bytes
+/// there first, for its owner's eyes only: it will hold what programs write to files that others may not read. One that
+/// is too small is not made. Its name is durable when this returns.
+pub(crate) fn open_or_make(
+    path: &Path,
+    size: u64,
+    options: &NvmOptions,
+    allot: &dyn Fn(&mut Pool) -> Result<()>,
+) -> Result<Pool> {
+    let nvm = match open(path, options) {
         Err(Error::Nvm(NvmError::Open { source, .. })) if source.kind() == ErrorKind::NotFound => {
-            make(path, size, options)?;
-            open(path, options)
+            make(path, size, options, allot)?;
+            open(path, options)?
         }
-        opened => opened,
+        opened => opened?,
+    };
+    // What is durable in it is of no use without its name, and who made it may have been killed before that was.
+    match File::open(above(path)).and_then(|above| above.sync_all()) {
+        // Who may not list a directory cannot sync it either.
+        Err(e) if e.kind() != ErrorKind::PermissionDenied => return Err(failed(path, "sync the directory of", e)),
+        _ => {}
     }
+    let mut pool = Pool::open(nvm)?;
+    allot(&mut pool)?;
+    Ok(pool)
 }
 
-fn make(path: &Path, size: u64, options: &NvmOptions) -> Result<()> {
-    let name = path.display().to_string();
-    let fail = |source| Error::from(NvmError::Open { what: "create", name: name.clone(), source });
+fn above(path: &Path) -> &Path {
+    path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn failed(path: &Path, what: &'static str, source: std::io::Error) -> Error {
+    NvmError::Open { what, name: path.display().to_string(), source }.into()
+}
+
+fn make(path: &Path, size: u64, options: &NvmOptions, allot: &dyn Fn(&mut Pool) -> Result<()>) -> Result<()> {
+    let fail = |source| failed(path, "create", source);
     // Without a name first: nobody is to see half of it.
-    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut unnamed = OpenOptions::new();
     unnamed.read(true).write(true).mode(0o600).custom_flags(OFlags::TMPFILE.bits().cast_signed());
-    let file = unnamed.open(above).map_err(fail)?;
+    let file = unnamed.open(above(path)).map_err(fail)?;
     file.set_len(size).map_err(fail)?;
-    let nvm = Nvm::in_file(file.try_clone().map_err(fail)?, name.clone(), options)?;
-    let pool = Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?;
+    let nvm = Nvm::in_file(file.try_clone().map_err(fail)?, path.display().to_string(), options)?;
+    let mut pool = Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?;
+    allot(&mut pool)?;
     let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
     match rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
         // Somebody else was first.
-        Err(Errno::EXIST) => return Ok(()),
-        linked => linked.map_err(|e| fail(e.into()))?,
+        Err(Errno::EXIST) => Ok(()),
+        linked => linked.map_err(|e| fail(e.into())),
     }
-    // What is durable in it is of no use without its name.
-    File::open(above).and_then(|above| above.sync_all()).map_err(fail)?;
-    drop(pool);
-    Ok(())
 }
 
 fn attempt(path: &Path, options: &NvmOptions) -> std::result::Result<Nvm, Refused> {

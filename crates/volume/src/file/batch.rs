@@ -4,7 +4,8 @@ use crate::{Error, Ino, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes for a file, and its size: made as one by [`crate::Volume::apply_batches`]. Nothing of the file changes before, and dropping this gives it up.
+/// Bytes for a file, and its size: made as one by [`crate::Volume::apply_batches`]. Nothing of the file changes
+/// before, and dropping this gives it up.
 ///
 /// The bytes are collected here, or lent ([`Batch::over`]).
 #[derive(Clone)]
@@ -107,7 +108,7 @@ impl<B: AsRef<[u8]>> Batch<B> {
     pub fn lay_over(&self, from: u64, buf: &mut [u8]) {
         let behind = from.saturating_add(buf.len() as u64);
         for (offset, bytes) in self.touching(from, behind) {
-            let (start, end) = (from.max(offset), behind.min(offset + bytes.len() as u64));
+            let (start, end) = (from.max(offset), behind.min(offset.saturating_add(bytes.len() as u64)));
             if start < end {
                 let part = &bytes[(start - offset) as usize..(end - offset) as usize];
                 buf[(start - from) as usize..(end - from) as usize].copy_from_slice(part);
@@ -119,6 +120,18 @@ impl<B: AsRef<[u8]>> Batch<B> {
     pub(crate) fn part_from(&self, from: u64) -> &[u8] {
         let part = self.parts.range(..=from).next_back();
         part.and_then(|(offset, bytes)| bytes.as_ref().get((from - offset) as usize..)).unwrap_or_default()
+    }
+
+    /// Whether all of `from..behind` is written: then nothing of the file is needed to read it.
+    pub(crate) fn covers(&self, from: u64, behind: u64) -> bool {
+        let mut at = from;
+        for (offset, bytes) in self.touching(from, behind) {
+            if offset > at {
+                return false;
+            }
+            at = at.max(offset.saturating_add(bytes.len() as u64));
+        }
+        at >= behind
     }
 
     /// The byte behind the last that is written.
@@ -308,6 +321,12 @@ mod tests {
                 let n = n.min(one.len());
                 assert!(piece[..n] == one[..n] && one.iter().all(|byte| *byte > 1), "{piece:?}, {one:?}");
                 assert_eq!(over(&batch.lent(), &stored), model);
+                let mut twos = [[1; 100], [2; 100]];
+                twos.iter_mut().for_each(|bytes| batch.lay_over(from, bytes));
+                for behind in from..from + 100 {
+                    let is_covered = twos[0].iter().zip(&twos[1]).take((behind - from) as usize).all(|(a, b)| a == b);
+                    assert_eq!(batch.covers(from, behind), is_covered, "{from}..{behind} of {batch:?}");
+                }
             }
             batch.clear();
             assert!(batch.is_empty() && over(&batch, &stored) == stored && batch.ino() == 9);

@@ -1,9 +1,11 @@
-//! Batches: what is written at several places of one file, or of several, is made in one operation: what a transaction of a database changes, and what a
-//! map that is stored to commits (papers/4, §2.3). Design: `docs/design/direct.md`.
+//! Batches: what is written at several places of one file, or of several, is made in one operation: what a
+//! transaction of a database changes, and what a map that is stored to commits (papers/4, §2.3). Design:
+//! `docs/design/direct.md`.
 //!
 //! ```text
-//!   few bytes, or several files     one operation over all files, its bytes in the journal, whatever the data mode
-//!   many, of one file               a file without a name takes whole units, in as many operations as that is  ──▶  one exchange, and the new size with it
+//!   few bytes, or several files   one operation over all files, its bytes in the journal, whatever the data mode
+//!   many, of one file             a file without a name takes whole units, in as many operations as that is
+//!                                   ──▶  one exchange, and the new size with it
 //! ```
 
 use super::batch::Batch;
@@ -18,6 +20,7 @@ use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::apart::Striped;
+use std::ops::Range;
 
 /// What is to be done: the bytes lie elsewhere.
 type Lent<'b> = Batch<&'b [u8]>;
@@ -71,12 +74,16 @@ impl Volume {
     /// Makes the changes of batches, each of another file: one operation, of which others see all or nothing, and a crash leaves all or nothing in every data mode. Durable behind the next
     /// [`Volume::fsync`] of any of the files, and with the operations after it.
     ///
-    /// Up to [`Volume::atomic_bytes`], and of several files, the bytes go through the journal, and so does whatever is written to these files from then on until the volume is closed. More of one file
-    /// is written to new blocks, which then change places with the file's: see [`Volume::exchange`]. Where there is no space for these, or the file has too many extents, the journal takes what it can.
+    /// Up to [`Volume::atomic_bytes`], and of several files, the bytes go through the journal, and so does whatever
+    /// is written to these files from then on until the volume is closed. More of one file is written to new blocks,
+    /// which then change places with the file's: see [`Volume::exchange`]. Where there is no space for these, or the
+    /// file has too many extents, the journal takes what it can.
     ///
     /// # Errors
-    /// `TooBig` for more of several files than the journal takes as one operation, and for more of one file than that and than one exchange takes; `Shorter` where a batch was to lie
-    /// [over what a file holds](Batch::over) and does not; `Invalid` for two batches of one file; and as [`Volume::write`] and [`Volume::truncate`]. Nothing has changed then.
+    /// `TooBig` for more of several files than the journal takes as one operation, and for more of one file than that
+    /// and than one exchange takes; `Shorter` where a batch was to lie [over what a file holds](Batch::over) and does
+    /// not; `Invalid` for two batches of one file; and as [`Volume::write`] and [`Volume::truncate`]. Nothing has
+    /// changed then.
     pub fn apply_batches<B: AsRef<[u8]>>(&self, batches: &[&Batch<B>]) -> Result<()> {
         let batches: Vec<Lent<'_>> =
             batches.iter().filter(|batch| !batch.is_empty()).map(|batch| batch.lent()).collect();
@@ -132,10 +139,6 @@ impl Volume {
 
     /// All of it in one operation.
     fn batches_at_once(&self, batches: &[Lent<'_>]) -> Result<()> {
-        self.batches_in_one(batches)
-    }
-
-    fn batches_in_one(&self, batches: &[Lent<'_>]) -> Result<()> {
         let max = self.engine.max_blocks();
         let inos: Vec<Ino> = batches.iter().map(|batch| batch.ino()).collect();
         let mut wanted: Option<Cost> = None;
@@ -217,7 +220,7 @@ impl Volume {
         for (start, end) in &runs {
             let (mut at, end) = (*start, (*end).min(size));
             while at < end {
-                let mut bytes = self.units_with(&guard, batch, (at, end), &mut buf)?;
+                let mut bytes = self.units_with(&guard, batch, at..end, &mut buf)?;
                 while !bytes.is_empty() {
                     let held = there.take().ok_or(Error::NotFound)?;
                     let (n, held) = self.write_step(held, (at, bytes), Times::Stamp)?;
@@ -240,7 +243,7 @@ impl Volume {
         &self,
         guard: &NodeGuard,
         batch: &'b Lent<'_>,
-        (from, end): (u64, u64),
+        Range { start: from, end }: Range<u64>,
         buf: &'b mut Vec<u8>,
     ) -> Result<&'b [u8]> {
         let unit = u64::from(self.cluster_size());
@@ -251,11 +254,15 @@ impl Volume {
             return Ok(&part[..whole as usize]);
         }
         let inode = &guard.state.inode;
-        let to = end.min(from + RUN);
+        let next = from + unit;
+        // What follows whole is not read to be written over.
+        let to = if batch.part_from(next).len() as u64 >= WHOLE { next } else { from + RUN }.min(end);
         buf.clear();
         buf.resize((to - from) as usize, 0);
-        let kept = batch.kept_of(inode.size).min(to).saturating_sub(from) as usize;
-        self.read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
+        if !batch.covers(from, to) {
+            let kept = batch.kept_of(inode.size).min(to).saturating_sub(from) as usize;
+            self.read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
+        }
         batch.lay_over(from, buf);
         Ok(buf)
     }

@@ -89,8 +89,9 @@ impl Volume {
         self.exchange_step(guards, sides, &agreed, how).map(drop)
     }
 
-    /// Gives file `to` what is written in these bytes of file `from`, both locked, and its new size. Between the bytes of `cut` it gets whatever is
-    /// there, holes too. `from` gets what that was in the place of, and the old size. All that is told here in bytes is in units of allocation, but for the size.
+    /// Gives file `to` what is written in these bytes of file `from`, both locked, and its new size. Between the
+    /// bytes of `cut` it gets whatever is there, holes too. `from` gets what that was in the place of, and the old
+    /// size. All that is told here in bytes is in units of allocation, but for the size.
     pub(super) fn exchange_resized(
         &self,
         guards: Vec<NodeGuard>,
@@ -103,10 +104,11 @@ impl Volume {
         let sides = [self.side((from, first)), self.side((to, first))];
         let old = inode_of(&guards, to)?.size;
         let block_size = u64::from(self.shared.sb.block_size());
-        let blocks =
-            |bytes: u64| u32::try_from(bytes.saturating_sub(first) / block_size).map_err(|_| Error::FileTooBig);
-        let cut = blocks(cut.start)?..blocks(cut.end)?;
-        let agreed = Agreed { blocks: blocks(end)?, sizes: Some([old, size]), cut };
+        // Its last unit of allocation may go beyond what a file can have.
+        let most = u64::from(MAX_LOGICAL - sides[0].first);
+        let blocks = |bytes: u64| (bytes.saturating_sub(first) / block_size).min(most) as u32;
+        let cut = blocks(cut.start)..blocks(cut.end);
+        let agreed = Agreed { blocks: blocks(end), sizes: Some([old, size]), cut };
         let how = Exchange { written_only: true, ..Exchange::default() };
         self.exchange_step(guards, sides, &agreed, &how).map(drop)
     }
@@ -138,7 +140,10 @@ impl Volume {
             None if how.written_only && left_a != left_b => {
                 return Err(Error::Invalid("sizes do not change places with written parts alone"));
             }
-            None => (left_a.max(left_b), Some([a.offset + left_b, b.offset + left_a])),
+            None => {
+                let sizes = a.offset.checked_add(left_b).zip(b.offset.checked_add(left_a));
+                (left_a.max(left_b), Some(sizes.ok_or(Error::FileTooBig)?.into()))
+            }
             Some(len) if len > left_a || len > left_b => return Err(behind),
             Some(len) => (len, None),
         };
@@ -148,7 +153,7 @@ impl Volume {
             return Err(Error::Invalid(what));
         }
         let len = len.checked_next_multiple_of(unit).ok_or(Error::FileTooBig)?;
-        if a.ino == b.ino && a.offset < b.offset + len && b.offset < a.offset + len {
+        if a.ino == b.ino && a.offset.abs_diff(b.offset) < len {
             return Err(Error::Invalid("the ranges overlap"));
         }
         let blocks = len / u64::from(self.shared.sb.block_size());

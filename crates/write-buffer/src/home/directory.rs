@@ -42,8 +42,8 @@ impl DirectoryHome {
         Ok(Self { root, touched: Mutex::default() })
     }
 
-    /// The directory of a file, and the file's name there. What leads out of the directory is refused, since identities also come from a
-    /// pool; and so is what has a shorter form: a file would have two identities.
+    /// The directory of a file, and the file's name there. What leads out of the directory is refused, since
+    /// identities also come from a pool; and so is what has a shorter form: a file would have two identities.
     fn split(identity: &Identity) -> io::Result<(&Path, &OsStr)> {
         let path = Path::new(OsStr::from_bytes(identity.bytes()));
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -102,8 +102,10 @@ impl Home for DirectoryHome {
         for parent in touched {
             // Taken out first: what is removed meanwhile puts it in again.
             self.touched.lock().remove(&parent);
-            let synced = self.directory(&parent).and_then(|directory| directory.sync_all());
-            if let Err(e) = synced {
+            // Of a directory that was removed itself, the one above knows.
+            let mut above = parent.ancestors().map(|dir| self.directory(dir).and_then(|dir| dir.sync_all()));
+            let is_gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+            if let Some(Err(e)) = above.find(|synced| !synced.as_ref().is_err_and(is_gone)) {
                 self.touched.lock().insert(parent);
                 return Err(e);
             }
@@ -176,6 +178,10 @@ mod tests {
         home.remove(&id("sub/a")).unwrap();
         home.sync_names().unwrap();
         assert!(home.open(&id("sub/a"), false).unwrap().is_none());
+        home.remove(&id("sub/a")).unwrap();
+        std::fs::remove_dir(dir.path().join("sub")).unwrap();
+        home.remove(&id("sub/b")).unwrap();
+        home.sync_names().unwrap();
     }
 
     #[test]

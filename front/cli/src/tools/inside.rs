@@ -3,9 +3,7 @@
 use super::cp::tree::{Attributes, Reader, Said, Side, Stat, Tree, Writer};
 use super::open::Opened;
 use super::walk::{Way, list};
-use ondol::{
-    Attr, Caller, Error, File, FileType, Ino, OpenOptions, Seek, SetAttr, SetTime, SetXattr, inodes, printable,
-};
+use ondol::{Attr, Caller, File, FileType, Ino, OpenOptions, Seek, SetAttr, SetTime, SetXattr, inodes, printable};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -19,11 +17,13 @@ pub(crate) struct Inside<'v> {
     /// To whom new files belong.
     caller: Caller,
     way: RefCell<Way>,
+    /// To files that get a further name, which are elsewhere.
+    originals: RefCell<Way>,
 }
 
 impl<'v> Inside<'v> {
     pub(crate) fn new(opened: &'v Opened) -> Self {
-        Self { opened, caller: opened.caller(), way: RefCell::default() }
+        Self { opened, caller: opened.caller(), way: RefCell::default(), originals: RefCell::default() }
     }
 
     fn at<T>(&self, path: &Path, done: ondol::Result<T>) -> Said<T> {
@@ -35,14 +35,10 @@ impl<'v> Inside<'v> {
     }
 
     /// The directory that a path names an entry of, and the entry.
-    fn entry<'p>(&self, path: &'p Path) -> ondol::Result<(Ino, &'p [u8])> {
+    fn entry<'p>(&self, way: &RefCell<Way>, path: &'p Path) -> ondol::Result<(Ino, &'p [u8])> {
         let name = path.file_name().ok_or(inodes::Error::Invalid("the path names no entry of a directory"))?;
         let above = path.parent().unwrap_or(Path::new("/"));
-        let dir = match self.way.borrow_mut().to(above, self.opened.inodes())? {
-            Some(dir) => dir,
-            None => self.opened.volume.metadata(above)?.ino(),
-        };
-        Ok((dir, name.as_bytes()))
+        Ok((way.borrow_mut().to(above, &self.opened.volume)?, name.as_bytes()))
     }
 
     /// What the path itself names, or where `follow` says so what a symbolic link there leads to.
@@ -50,7 +46,7 @@ impl<'v> Inside<'v> {
         let (volume, inodes) = (&self.opened.volume, self.opened.inodes());
         let found = match path.file_name() {
             Some(_) => {
-                let (dir, name) = self.entry(path)?;
+                let (dir, name) = self.entry(&self.way, path)?;
                 inodes.lookup(dir, name)?
             }
             None => inodes.getattr(volume.metadata(path)?.ino())?,
@@ -66,7 +62,7 @@ impl<'v> Inside<'v> {
 
     /// Does something to an entry of a directory.
     fn with<T>(&self, path: &Path, work: impl FnOnce(Ino, &[u8]) -> Result<T, inodes::Error>) -> Said<T> {
-        let (dir, name) = self.at(path, self.entry(path))?;
+        let (dir, name) = self.at(path, self.entry(&self.way, path))?;
         self.by_number(path, work(dir, name))
     }
 
@@ -147,7 +143,9 @@ impl Tree for Inside<'_> {
             _ => self.with(path, |dir, name| inodes.create(dir, name, perm, self.caller))?,
         };
         let stored = self.stored(path, found.ino, OpenOptions::new().write(true))?;
-        stored.at(stored.file.set_len(0))?;
+        if found.size > 0 {
+            stored.at(stored.file.set_len(0))?;
+        }
         Ok(Box::new(stored))
     }
 
@@ -162,7 +160,8 @@ impl Tree for Inside<'_> {
     }
 
     fn hard_link(&self, original: &Path, path: &Path) -> Said<()> {
-        let original = self.named(original)?;
+        let (dir, name) = self.at(original, self.entry(&self.originals, original))?;
+        let original = self.by_number(original, self.opened.inodes().lookup(dir, name))?.ino;
         self.with(path, |dir, name| self.opened.inodes().link(original, dir, name)).map(drop)
     }
 
@@ -213,10 +212,7 @@ struct Stored<'v> {
 
 impl Stored<'_> {
     fn at<T>(&self, done: ondol::Result<T>) -> Said<T> {
-        done.map_err(|e| match e {
-            Error::Path { source, .. } => self.opened.said_of(&self.path, source),
-            e => self.opened.said(&self.path, &e),
-        })
+        done.map_err(|e| self.opened.said(&self.path, &e))
     }
 
     fn size(&self) -> Said<u64> {

@@ -90,15 +90,15 @@ impl Opened {
     /// An error of a path.
     pub(crate) fn said(&self, path: &Path, e: &Error) -> String {
         match e {
-            // It names the path as well.
-            Error::Path { .. } => format!("{}:{e}", self.name),
+            // Its path may be an inode's number.
+            Error::Path { source, .. } => format!("{}: {source}", self.shown(path)),
             e => format!("{}: {e}", self.shown(path)),
         }
     }
 
     /// An error of the layer by inode number.
     pub(crate) fn said_of(&self, path: &Path, source: inodes::Error) -> String {
-        self.said(path, &Error::Path { path: path.to_owned(), source })
+        self.said(path, &source.into())
     }
 
     /// An error of reading or writing a file, which names the path.

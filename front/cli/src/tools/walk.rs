@@ -1,6 +1,6 @@
 //! Walking through directory trees, which may be deeper than any stack.
 
-use ondol::{FileType, Ino, ROOT, inodes};
+use ondol::{FileType, Ino, ROOT, Volume, inodes};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// The directory that a path from the root leads to; `None` where it leads over a symbolic link.
+    /// The directory that a path from the root leads to.
     ///
     /// # Errors
-    /// As the look-up of a name.
-    pub(crate) fn to(&mut self, path: &Path, inodes: &inodes::Inodes) -> Result<Option<Ino>, inodes::Error> {
+    /// As stat(2).
+    pub(crate) fn to(&mut self, path: &Path, volume: &Volume) -> ondol::Result<Ino> {
         let bytes = path.as_os_str().as_bytes();
         let goes_over = |known: &[u8]| bytes.strip_prefix(known).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
         while self.dirs.last().is_some_and(|(end, _)| !goes_over(&self.path[..*end])) {
@@ -32,16 +32,16 @@ impl Way {
         for name in bytes[end..].split(|byte| *byte == b'/') {
             end += name.len();
             if !name.is_empty() && name != b"." {
-                let found = inodes.lookup(here, name)?;
-                if found.file_type == FileType::Symlink {
-                    return Ok(None);
-                }
-                here = found.ino;
+                let found = volume.inodes().lookup(here, name)?;
+                here = match found.file_type {
+                    FileType::Symlink => volume.metadata(OsStr::from_bytes(&bytes[..end]))?.ino(),
+                    _ => found.ino,
+                };
                 self.dirs.push((end, here));
             }
             end += 1;
         }
-        Ok(Some(here))
+        Ok(here)
     }
 }
 
