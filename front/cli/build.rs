@@ -26,8 +26,13 @@ fn main() {
     // Where the compiler itself is linked with musl, there is no glibc to build against.
     if is_made && !variable("HOST").ends_with("-musl") {
         // Beside the results of all builds, which have it in common: OUT_DIR is `PROFILE/build/PACKAGE/out` there.
-        let results = out.ancestors().nth(4).unwrap_or(&out);
-        let built = build(&root, &results.join("preload"));
+        let mut above = out.ancestors().skip(3);
+        let directory = above
+            .next()
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str())
+            .expect("OUT_DIR is below that of a profile");
+        let built = build(&root, directory, &above.next().unwrap_or(&out).join("preload"));
         std::fs::copy(&built, &library).unwrap_or_else(|e| panic!("cannot copy {}: {e}", built.display()));
     } else {
         // `ondol run` says that there is none.
@@ -35,13 +40,16 @@ fn main() {
     }
 }
 
-fn build(root: &Path, target_dir: &Path) -> PathBuf {
+/// Builds with the profile whose results are in `directory` of a build folder.
+fn build(root: &Path, directory: &str, target_dir: &Path) -> PathBuf {
     // A static program of musl carries the library of glibc: programs that can preload one have that.
-    let (release, target) = (variable("PROFILE") == "release", variable("TARGET").replace("-musl", "-gnu"));
+    let target = variable("TARGET").replace("-musl", "-gnu");
+    let profile = if directory == "debug" { "dev" } else { directory };
     let cross = target != variable("HOST");
     let mut command = Command::new(variable("CARGO"));
-    command.args(["build", "--quiet", "--package", "ondol-preload", "--target-dir"]).arg(target_dir);
-    command.args(release.then_some("--release"));
+    command
+        .args(["build", "--quiet", "--package", "ondol-preload", "--profile", profile, "--target-dir"])
+        .arg(target_dir);
     if cross {
         command.args(["--target", &target]);
     }
@@ -51,14 +59,12 @@ fn build(root: &Path, target_dir: &Path) -> PathBuf {
         // What else is said of the target is not for this one.
         command.env_remove("CARGO_BUILD_TARGET").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("RUSTFLAGS");
     }
-    for profile in ["DEV", "RELEASE"] {
-        command.env(format!("CARGO_PROFILE_{profile}_STRIP"), "true");
-        command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), "false");
-    }
+    let of_profile = format!("CARGO_PROFILE_{}", profile.to_uppercase().replace('-', "_"));
+    command.env(format!("{of_profile}_STRIP"), "true").env(format!("{of_profile}_DEBUG"), "false");
     let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(status.success(), "{command:?} ended with {status}");
     let dir = if cross { target_dir.join(target) } else { target_dir.to_owned() };
-    dir.join(if release { "release" } else { "debug" }).join(LIBRARY)
+    dir.join(directory).join(LIBRARY)
 }
 
 fn variable(name: &str) -> String {

@@ -23,10 +23,10 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
 
 /// Builds the libraries and puts them into a directory, without symbols that nobody can call, with the header and what pkg-config's file is made from.
 pub(crate) fn parts(dir: &Path) -> Result<(), String> {
-    crate::cargo(&["build", "--release", "--quiet", "-p", "ondol-capi"])?;
+    crate::cargo(&["build", "--profile=fast", "--quiet", "-p", "ondol-capi"])?;
     let metadata = crate::metadata()?;
     let package = metadata.workspace_root.join(PACKAGE).into_std_path_buf();
-    let built = metadata.target_directory.join("release").into_std_path_buf();
+    let built = metadata.target_directory.join("fast").into_std_path_buf();
     let version = metadata.workspace_packages().into_iter().find(|p| p.name.as_str() == "ondol-capi");
     let version = version.ok_or("there is no package `ondol-capi`")?.version.to_string();
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -47,8 +47,8 @@ pub(crate) fn parts(dir: &Path) -> Result<(), String> {
 /// Builds the extension of SQLite and puts it into a directory, without symbols that nobody can call.
 pub(crate) fn sqlite(dir: &Path) -> Result<(), String> {
     const EXTENSION: &str = "libondol_sqlite.so";
-    crate::cargo(&["build", "--release", "--quiet", "-p", "ondol-sqlite"])?;
-    let built = crate::metadata()?.target_directory.join("release").join(EXTENSION).into_std_path_buf();
+    crate::cargo(&["build", "--profile=fast", "--quiet", "-p", "ondol-sqlite"])?;
+    let built = crate::metadata()?.target_directory.join("fast").join(EXTENSION).into_std_path_buf();
     copy(&built, &dir.join(EXTENSION))?;
     crate::run(Command::new("strip").arg("--strip-unneeded").arg(dir.join(EXTENSION)))
 }

@@ -147,23 +147,23 @@ fn clippy(words: &[&str]) -> Result<(), String> {
 
 /// The program, built for speed.
 fn release(features: &[&str]) -> Result<PathBuf, String> {
-    let build = ["build", "--release", "--quiet", "-p", "ondol-cli"];
+    let build = ["build", "--profile=fast", "--quiet", "-p", "ondol-cli"];
     cargo(&[&build, features].concat())?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol"))
+    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol"))
 }
 
 /// The program that measures and breaks, built for speed, with the one that it mounts beside it.
 fn lab(features: &[&str]) -> Result<PathBuf, String> {
     release(features)?;
-    run(&mut of_proof(&[&["build", "--release", "--quiet", "-p", "ondol-lab"], features].concat()))?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol-lab"))
+    run(&mut of_proof(&[&["build", "--profile=fast", "--quiet", "-p", "ondol-lab"], features].concat()))?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
 }
 
 /// As [`lab`], from the copy that has the faults in it, with object storage.
 fn lab_with_faults() -> Result<PathBuf, String> {
     let packages = ["-p", "ondol-cli", "-p", "ondol-lab", "--features", "ondol-cli/object,ondol-lab/object"];
-    run(&mut tree::Tree::new()?.cargo(&[&["build", "--release", "--quiet"], &packages[..]].concat())?)?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol-lab"))
+    run(&mut tree::Tree::new()?.cargo(&[&["build", "--profile=fast", "--quiet"], &packages[..]].concat())?)?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
 }
 
 /// The tests of the product; `words` go on to `cargo test`.

@@ -77,11 +77,11 @@ fn stripped(dir: &Path, name: &str, variable: &str, build: &mut Command) -> Resu
 /// Builds a program with musl: it is whole, and asks for no names at run time from a libc of another version.
 fn with_musl(name: &str, build: &mut Command) -> Result<PathBuf, String> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    build.args(["--release", "--quiet", "--features", "object", "--target", &target]);
+    build.args(["--profile=fast", "--quiet", "--features", "object", "--target", &target]);
     let needs = format!("it needs `rustup target add {target}` and musl-gcc (Debian's package musl-tools)");
     crate::run(build).map_err(|e| format!("{e}: {needs}"))?;
     let directory = crate::metadata()?.target_directory.into_std_path_buf();
-    Ok(directory.join(target).join("release").join(name))
+    Ok(directory.join(target).join("fast").join(name))
 }
 
 /// The packages that were made.

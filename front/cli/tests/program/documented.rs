@@ -56,7 +56,7 @@ ondol cp -r disk.img etc log :/; rm -r etc"#,
 const STANDS: [(&str, &str, &str); 16] = [
     ("README.md", "cargo test", "it is what runs this test"),
     ("docs/benchmarks.md", "# longer commands", MEASURES),
-    ("docs/design/bench.md", "cargo build --release --manifest-path proof/Cargo.toml", MEASURES),
+    ("docs/design/bench.md", "cargo build --profile fast --manifest-path proof/Cargo.toml", MEASURES),
     ("docs/design/bench.md", "ondol bench run create-fsync --on lib:file:", MEASURES),
     ("docs/crash-testing.md", "ondol crash ", HUNTS),
     ("docs/crash-testing.md", "cargo xtask lab crash --plant", HUNTS),

@@ -21,7 +21,7 @@ const UP: u64 = 4;
 pub(super) fn require_named(place: &Path) -> Result<(), BenchError> {
     let Err(e) = ondol::require_named_in_bucket(place) else { return Ok(()) };
     let how = match e.remedy() {
-        Some(Remedy::OtherBuild) => "; build it with `cargo build --release -p ondol-cli --features object`",
+        Some(Remedy::OtherBuild) => "; build it with `cargo build --profile fast -p ondol-cli --features object`",
         _ => "",
     };
     Err(BenchError::Usage(format!("{e}{how}")))

@@ -75,7 +75,7 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         Kind::Crate(fresh) => crates::open(fresh, setting),
         #[cfg(not(any(feature = "peers", test)))]
         Kind::Crate(..) => Err(BenchError::Unfit(format!(
-            "target {}: this program was built without other crates; build it with `cargo build --release --manifest-path proof/Cargo.toml -p ondol-lab --features peers`",
+            "target {}: this program was built without other crates; build it with `cargo build --profile fast --manifest-path proof/Cargo.toml -p ondol-lab --features peers`",
             target.text
         ))),
         Kind::Lib(image) => ours::lib(image, setting),
