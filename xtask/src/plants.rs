@@ -31,7 +31,7 @@ struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
     defect: String,
-    /// An engine, `pool`, `resize`, `store` or `redo`.
+    /// An engine, `pool`, `resize`, `run`, `buffer`, `store` or `redo`.
     subject: String,
 }
 
@@ -90,8 +90,10 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
         let subjects: &[&str] = match subject {
             "all" if ALSO_IN_BATCH.contains(&defect) => &["classic", "compressed", "batch"],
             "all" => &["classic", "compressed"],
-            // Their own tests hunt them: the laboratory has no workload of them.
-            "buffer" | "log" | "table" | "home" | "run" => &[],
+            "log" => &["scalable", "remap"],
+            "table" => &["swap", "remap"],
+            // Its own tests hunt them: the laboratory has no workload of it.
+            "home" => &[],
             other => &[other],
         };
         let trial = |subject: &&str| Trial { defect: defect.to_owned(), subject: (*subject).to_owned() };
@@ -111,6 +113,9 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
     command.args(["crash", "--as-found", "--json", "--plant", defect, "--seed", &wanted.seed.to_string()]);
     match subject.as_str() {
         whole @ ("pool" | "resize") => command.args(["--workload", whole]),
+        part @ ("run" | "buffer") => {
+            command.args(["--workload", part, "--processor-seconds", &wanted.seconds.to_string()])
+        }
         kept @ ("store" | "redo") => command.args([
             "--store",
             if kept == "redo" { "local" } else { "remote" },

@@ -60,6 +60,11 @@ impl<'e> Cut<'e> {
         self.events
     }
 
+    /// What is durable, one layer for each medium.
+    pub fn durable(&self) -> &[Layer] {
+        &self.durable
+    }
+
     /// What is not durable, oldest first.
     pub fn items(&self) -> &[Item<'e>] {
         &self.items

@@ -33,12 +33,9 @@ mod names;
 mod newest;
 mod own;
 mod recover;
-#[cfg(test)]
-mod schedules;
+#[cfg(any(test, feature = "rigs"))]
+pub mod rigs;
 mod slot;
-
-#[cfg(test)]
-extern crate self as ondol_run_log;
 
 pub use call::{Call, Place, Written};
 pub use client::Client;

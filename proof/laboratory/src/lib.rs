@@ -17,6 +17,7 @@ mod judge;
 mod kernel;
 pub mod kill;
 pub mod log;
+mod log_judge;
 mod names;
 pub mod plants;
 pub mod pool;

@@ -3,6 +3,7 @@
 use crate::contract;
 use crate::judge::VolumeRun;
 use crate::log::{self, Log};
+use crate::log_judge;
 use crate::rot::{self, Flip};
 use crate::subject::Description;
 use ondol::{DataMode, Fsync, Options, RecoverReport};
@@ -81,6 +82,9 @@ pub enum RecordError {
     /// The volume could not be read.
     #[error("{0}")]
     Read(String),
+    /// The log, or what was written beside it, broke a rule of logs.
+    #[error("{0}")]
+    Rule(String),
 }
 
 /// Does the setup, then records `ops`.
@@ -106,6 +110,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     run.go(&mut lockstep, &domain, &mut |_, _| Ok(()))?;
     (run.events, run.heard) = (domain.take(), listening.finish());
     lockstep.compare().map_err(Box::new)?;
+    log_judge::judge(&run.log, &run.media, &run.events).map_err(RecordError::Rule)?;
     let covered = covered(&run);
     run.end(&covered);
     Ok(run)

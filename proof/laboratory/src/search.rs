@@ -6,6 +6,8 @@
 //! new edges, then those in which most turns were taken from a thread that could have gone on.
 
 use crate::coverage::features;
+use crate::log::{self, Log};
+use crate::log_judge;
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use ondol_power::Event;
@@ -86,6 +88,7 @@ impl Search<'_> {
             let schedule = Schedule::fitted_to(&stats, number);
             let trace = run(schedule)?;
             if shapes.insert(shape(&trace)) {
+                judge(&trace).map_err(|e| (schedule, e))?;
                 let is_new = kept.iter().all(|known| !same(&known.trace, &trace));
                 let passed = features(&trace.heard);
                 let reached = passed.difference(&known).count();
@@ -95,6 +98,11 @@ impl Search<'_> {
         }
         Ok(kept)
     }
+}
+
+/// Whether the log keeps its rules, in each interleaving: most are not crashed.
+fn judge(trace: &Trace) -> Result<(), String> {
+    log_judge::judge(&Log::of(&trace.base)?, &log::media(trace.base.clone()), &trace.events)
 }
 
 /// Whether two runs have answered, and left, the same.

@@ -2,6 +2,7 @@
 
 use crate::judge::VolumeRun;
 use crate::log::{self, Log};
+use crate::log_judge;
 use crate::subject::Description;
 use ondol::{DataMode, Options, RecoverReport};
 use ondol_coverage::Heard;
@@ -42,6 +43,7 @@ impl ThreadsRun {
     pub(crate) fn new(setup: &Setup, run: Threads, description: Description) -> Result<Self, String> {
         let log = Log::of(&run.base)?;
         let media = log::media(run.base.clone());
+        log_judge::judge(&log, &media, &run.events)?;
         Ok(Self { setup: setup.clone(), run, media, log, description })
     }
 

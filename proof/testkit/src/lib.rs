@@ -23,11 +23,13 @@ pub mod op;
 mod over;
 pub mod resizing;
 pub mod rig;
+pub mod run_log;
 pub mod shrink;
 pub mod strategy;
 pub mod target;
 pub mod threads;
 pub mod thresholds;
+pub mod write_buffer;
 
 pub use ends::SetWhenDropped;
 pub use fail::{Fail, Outcome};

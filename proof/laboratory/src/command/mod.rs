@@ -6,7 +6,7 @@ mod store;
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits};
 use crate::faults::Faults;
-use crate::hunt::{Budget, Phase, hunt, hunt_pool, hunt_resizes, replay_pool, replay_resize};
+use crate::hunt::{Budget, Part, Phase, hunt, hunt_part, hunt_pool, hunt_resizes, replay_pool, replay_resize};
 use crate::image::Kind;
 use crate::signals::Signals;
 use crate::workload::{self, Others, Schedules, Workload};
@@ -82,6 +82,7 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
 
 fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
     let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
+    part(args)?;
     let found = match (pool_domain(args)?, resizes(args)?.as_deref()) {
         (Some(domain), _) => replay_pool(prey, domain, &path),
         (None, Some([name])) => replay_resize(prey, name, &path),
@@ -114,15 +115,24 @@ fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
     is_pool.then(|| require_heard(args, "pool").and_then(|()| domain(args))).transpose()
 }
 
+/// What is no volume, of `--workload run` and `--workload buffer`.
+fn part(args: &CrashArgs) -> Result<Option<Part>, String> {
+    let part = Part::ALL.into_iter().find(|part| args.workload.as_deref() == Some(part.name()));
+    part.map_or(Ok(()), |part| require_heard(args, part.name()))?;
+    Ok(part)
+}
+
 /// Refuses what would be said in vain: a pool's life, and a resize, are what they are, and one processor tries them.
 fn require_heard(args: &CrashArgs, workload: &str) -> Result<(), String> {
+    let is_part = Part::ALL.into_iter().any(|part| part.name() == workload);
     let said = [
         ("--engine", args.engine.is_some()),
         ("--data", args.data.is_some()),
         ("--image", args.image.is_some()),
         ("--mount", args.mount.is_some()),
-        ("--processors", args.processors.is_some()),
-        ("--processor-seconds", args.processor_seconds.is_some()),
+        ("--case", args.case.is_some() && is_part),
+        ("--processors", args.processors.is_some() && !is_part),
+        ("--processor-seconds", args.processor_seconds.is_some() && !is_part),
         ("--fault", args.fault.is_some()),
         ("--schedule", args.schedule.is_some()),
         ("--background", args.background.is_some()),
@@ -171,7 +181,8 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
             ("standard input".to_owned(), lines)
         }
         (None, Some(file)) => {
-            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, or a file";
+            let words =
+                "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, run, buffer, or a file";
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };
@@ -217,6 +228,7 @@ enum Quarry {
     Store(Durable),
     Pool(Domain),
     Resizes(Vec<&'static str>),
+    Part(Part),
 }
 
 /// Unless it is said otherwise all there is: the life of a pool and some states of each resize take a few seconds.
@@ -228,6 +240,9 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     }
     if let Some(names) = resizes(args)? {
         return Ok(vec![Quarry::Resizes(names)]);
+    }
+    if let Some(part) = part(args)? {
+        return Ok(vec![Quarry::Part(part)]);
     }
     Ok(match (pool_domain(args)?, args.engine) {
         (Some(domain), _) => vec![Quarry::Pool(domain)],
@@ -242,7 +257,9 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
                 );
             }
             let resizes = is_here.then(|| Quarry::Resizes(resizing::names().collect()));
-            [Domain::Adr, Domain::Eadr].map(Quarry::Pool).into_iter().chain(resizes).chain(volumes).collect()
+            let parts = Part::ALL.map(Quarry::Part);
+            let pools = [Domain::Adr, Domain::Eadr].map(Quarry::Pool);
+            pools.into_iter().chain(resizes).chain(parts).chain(volumes).collect()
         }
     })
 }
@@ -262,7 +279,8 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
     }
     let signals = Signals::catch(true).map_err(|e| e.to_string())?;
     let modes = args.data.map_or(MODES.to_vec(), |data| vec![data]);
-    let endless = matches!(args.workload.as_deref(), None | Some("random" | "threads")) && args.calls.is_empty();
+    let endless = matches!(args.workload.as_deref(), None | Some("random" | "threads" | "run" | "buffer"))
+        && args.calls.is_empty();
     let is_bound = args.states.is_some() || args.processor_seconds.is_some();
     let seconds = args.seconds.or((endless && !is_bound).then_some(SECONDS));
     let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -280,6 +298,7 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
                 prey.limits.about = (names.len() > 1).then_some(OF_A_RESIZE);
                 hunt_resizes(&prey, names, watch)
             }
+            Quarry::Part(part) => hunt_part(&prey(JournalEngine::default(), modes[0]), *part, budget, watch),
             Quarry::Store(durable) => {
                 let engine = JournalEngine::Batch;
                 let preys: Vec<Prey> =

@@ -2,7 +2,7 @@
 
 use super::{Quarry, say};
 use crate::explore::{Violation, Watch};
-use crate::hunt::Found;
+use crate::hunt::{Found, Part};
 use crate::signals::Signals;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -79,6 +79,7 @@ impl<'a> Show<'a> {
                 Quarry::Store(_) => "object storage",
                 Quarry::Pool(_) => "an NVM pool",
                 Quarry::Resizes(_) => "another size",
+                Quarry::Part(part) => part.name(),
             },
             *watch.phase.lock(),
             watch.workloads.load(Relaxed),
@@ -111,7 +112,7 @@ impl<'a> Show<'a> {
             Quarry::Engine(engine) => (Some(*engine), None),
             Quarry::Store(_) => (Some(JournalEngine::Batch), None),
             Quarry::Pool(domain) => (None, Some(domain.to_string())),
-            Quarry::Resizes(_) => (None, None),
+            Quarry::Resizes(_) | Quarry::Part(_) => (None, None),
         };
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
         let times: Vec<u64> = report.violations.iter().map(|violation| violation.times).collect();
@@ -142,6 +143,7 @@ impl<'a> Show<'a> {
             "store": args.store.map(Durable::name),
             "workload": args.workload.as_deref().unwrap_or(match &self.quarry {
                 Quarry::Resizes(_) => "resize",
+                Quarry::Part(part) => part.name(),
                 _ if args.calls.is_empty() => "all",
                 _ => "calls",
             }),
@@ -178,13 +180,15 @@ impl<'a> Show<'a> {
         match &self.quarry {
             Quarry::Resizes(_) => say!("volumes that get another size, seed {}: {workloads} of them", args.seed),
             Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
+            Quarry::Part(Part::Run) => say!("programs under `ondol run`, seed {}: {workloads} runs", args.seed),
+            Quarry::Part(Part::Buffer) => say!("the write buffer, seed {}: {workloads} runs", args.seed),
             Quarry::Engine(_) | Quarry::Store(_) => {
                 let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
                 let modes: Vec<String> = modes.iter().map(of).collect();
                 let what = match &self.quarry {
                     Quarry::Store(durable) => format!("a volume in object storage, durable={}", durable.name()),
                     Quarry::Engine(engine) => format!("engine {}", engine.name()),
-                    Quarry::Pool(_) | Quarry::Resizes(_) => String::new(),
+                    _ => String::new(),
                 };
                 say!("{what}, seed {}: {workloads} workloads", args.seed);
                 say!("  distinct states: {}", modes.join(", "));

@@ -1,9 +1,11 @@
 //! Workload after workload, on several processors, until enough was seen.
 
+mod parts;
 mod phase;
 mod pool;
 mod resize;
 
+pub use parts::{Part, hunt_part};
 pub use phase::{Phase, Share};
 pub use pool::{hunt_pool, replay_pool};
 pub use resize::{hunt_resizes, replay_resize};

@@ -75,7 +75,8 @@ pub struct Trace {
     fsync: Fsync,
     /// What was called, by thread, and what it returned.
     pub calls: Vec<Vec<Call>>,
-    base: Vec<Layer>,
+    /// The disks when the recording began.
+    pub base: Vec<Layer>,
     /// Everything that was written, with a [`super::Mark`] before and after each call, and at the end what closing the volume writes.
     pub events: Vec<Event>,
     /// What the volume showed at the end.

@@ -1,18 +1,13 @@
 //! Processes, threads of theirs and a drain in interleavings that a seed decides, and power cuts of those.
 
-#[path = "../tests/power/kernel.rs"]
-mod kernel;
-
-use crate::area::Places;
-use crate::format::{Header, RecordHead, checked_word, slot, slot_at};
-use crate::{Call, Client, Log, LogOptions, Place, Written};
-use kernel::{Kernel, OneCall, medium};
+use super::kernel::{Kernel, OneCall, medium};
+use super::{Random, Shown};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, thread};
-use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
+use ondol_medium::Domain;
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_run_log::{Call, Client, Log, Place, Written, rigs};
 use ondol_schedule::{Policy, Schedule, Stats, Task};
-use zerocopy::FromZeros;
 
 /// Who shares a log.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +26,6 @@ const ONE: Shape = Shape { lanes: 1, slots: 4, processes: 1, threads: 2 };
 const TWO: Shape = Shape { lanes: 2, slots: 4, processes: 2, threads: 3 };
 /// More files than slots.
 const FEW: Shape = Shape { lanes: 2, slots: 2, processes: 2, threads: 3 };
-const SHAPES: [Shape; 3] = [ONE, TWO, FEW];
 const LANE: u64 = 4096;
 
 impl Shape {
@@ -41,25 +35,7 @@ impl Shape {
     }
 
     fn pool(self) -> Vec<u8> {
-        let (files, log) = (slot_at(self.lanes, self.slots), u64::from(self.lanes) * LANE);
-        let areas = vec![(AreaKind::RUN_FILES, files), (AreaKind::RUN_LOG, log)];
-        let spec = PoolSpec { uuid: [9; 16], areas, ..PoolSpec::default() };
-        let mut pool = Pool::create(Nvm::volatile(files + log + (16 << 10)).unwrap(), &spec).unwrap();
-        let LogOptions { boot, namespace } = LogOptions::here();
-        let Self { lanes, slots, .. } = self;
-        let header =
-            Header { uuid: [9; 16], epoch: 1, resetting: false, lanes, slots, lane_len: LANE, boot, namespace };
-        Places::make(&mut pool).unwrap().reset(pool.nvm(), &header).unwrap();
-        pool.nvm().to_bytes().unwrap()
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
+        rigs::pool(self.lanes, self.slots, LANE).unwrap()
     }
 }
 
@@ -126,17 +102,8 @@ impl Rig {
 
     /// A step of a drain.
     fn drain(&self) {
-        let log = self.clients[0].log();
-        for slot in log.slots() {
-            let incarnation = slot.load(slot::NAMED).unwrap();
-            let named = slot.identity().unwrap().filter(|(named, ..)| *named == incarnation);
-            if let Some((_, _, identity)) = named.filter(|_| slot.is_live().unwrap()) {
-                let last = slot.load(slot::LAST).unwrap();
-                self.kernel.lock().write_back(identity.handle.bytes[0].into());
-                slot.retire(incarnation, last).unwrap();
-            }
-        }
-        log.lanes().for_each(|lane| lane.advance().unwrap());
+        let sync = |file: &ondol_run_log::Identity| self.kernel.lock().write_back(file.handle.bytes[0].into());
+        rigs::drain(self.clients[0].log(), sync).unwrap();
     }
 }
 
@@ -176,16 +143,46 @@ fn tasks(rig: &Arc<Rig>, shape: Shape, seed: u64) -> Vec<Task> {
     tasks
 }
 
-fn stats(shape: Shape) -> Stats {
-    Schedule::in_turn(0).run(tasks(&Arc::new(Rig::new(shape, Domain::Adr)), shape, 0)).unwrap()
+/// Shapes of programs that share a log, each with what its schedules are fitted to.
+#[derive(Debug)]
+pub struct Interleaved(Vec<(Shape, Stats)>);
+
+impl Interleaved {
+    /// Threads of one process and of two, with more slots than files and fewer.
+    pub fn new() -> Self {
+        Self::over(&[ONE, TWO, FEW])
+    }
+
+    /// Threads of one process, which is killed.
+    pub fn alone() -> Self {
+        Self::over(&[ONE, Shape { threads: 2, processes: 1, ..FEW }])
+    }
+
+    fn over(shapes: &[Shape]) -> Self {
+        let of = |shape: &Shape| {
+            Schedule::in_turn(0).run(tasks(&Arc::new(Rig::new(*shape, Domain::Adr)), *shape, 0)).unwrap()
+        };
+        Self(shapes.iter().map(|shape| (*shape, of(shape))).collect())
+    }
+
+    /// An interleaving by number, and so many states that cuts of it leave.
+    pub fn explore(&self, number: u64, states: u64) -> Shown {
+        let (shape, stats) = &self.0[number as usize % self.0.len()];
+        explore(*shape, stats, number / self.0.len() as u64, states)
+    }
+
+    /// As [`Interleaved::explore`], of a process that is killed after some of its steps, and of what goes on then. `dead` is the number of a process that is
+    /// no more. None where it dies with what the model needs.
+    pub fn kill(&self, dead: u32, number: u64) -> Option<Shown> {
+        let (shape, stats) = &self.0[number as usize % self.0.len()];
+        killed(*shape, dead, stats, number / self.0.len() as u64)
+    }
 }
 
-/// What cuts of one interleaving have shown.
-#[derive(Debug, Default)]
-struct Shown {
-    states: usize,
-    fast: usize,
-    wrong: Option<String>,
+impl Default for Interleaved {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// Every second one changes places where somebody is about to tell what he has done.
@@ -204,7 +201,7 @@ fn explore(shape: Shape, stats: &Stats, number: u64, states: u64) -> Shown {
     let rig = Arc::into_inner(rig).expect("no task has it any more");
     rig.drain();
     // No room is lost.
-    rig.clients[0].log().lanes().for_each(|lane| assert_eq!(lane.used().unwrap().0, 0));
+    assert_eq!(rigs::used(rig.clients[0].log()).unwrap(), 0);
     let kernel = rig.kernel.into_inner();
     let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = kernel.power.take();
@@ -253,7 +250,7 @@ fn killed(shape: Shape, dead: u32, stats: &Stats, number: u64) -> Option<Shown> 
     }
     let rig = Arc::into_inner(rig).expect("no task has it any more");
     rig.drain();
-    rig.clients[0].log().lanes().for_each(|lane| assert_eq!(lane.used().unwrap().0, 0, "{shape:?} {number}"));
+    assert_eq!(rigs::used(rig.clients[0].log()).unwrap(), 0, "{shape:?} {number}");
     let kernel = rig.kernel.into_inner();
     // A fence completes nothing of whoever is dead.
     let others = kernel.power.take().into_iter().map(|event| match event {
@@ -268,84 +265,4 @@ fn killed(shape: Shape, dead: u32, stats: &Stats, number: u64) -> Option<Shown> 
     let (states, wrong) = cuts(&kernel, &media, &events, domain, number, 300);
     let wrong = wrong.map(|wrong| format!("{shape:?}, {number}, {cut_short} of {}: {wrong}", cut_short.limit));
     Some(Shown { states, fast: rig.fast.into_inner(), wrong })
-}
-
-/// How many interleavings are tried.
-fn count(usual: u64) -> u64 {
-    let hunt = if std::env::var_os("ONDOL_HUNT").is_some() { 10 * usual } else { usual };
-    std::env::var("ONDOL_RUN_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(hunt)
-}
-
-#[test]
-fn what_is_killed_anywhere_takes_nothing_with_it() {
-    let mut child = std::process::Command::new("true").spawn().unwrap();
-    child.wait().unwrap();
-    let (mut tried, mut states) = (0, 0);
-    for shape in [ONE, Shape { threads: 2, processes: 1, ..FEW }] {
-        let stats = stats(shape);
-        for shown in (0..count(60)).filter_map(|number| killed(shape, child.id(), &stats, number)) {
-            assert_eq!(shown.wrong, None);
-            (tried, states) = (tried + 1, states + shown.states);
-        }
-    }
-    println!("{tried} kills, {states} states");
-    assert!(tried > count(60), "only {tried} kills");
-}
-
-/// A killed process has stored that records are retired, and not fenced it.
-#[test]
-fn what_is_seen_when_a_pool_is_opened_is_durable() {
-    let power = PowerDomain::new();
-    let base = ONE.pool();
-    let nvm = medium(&base, Domain::Adr).record(Arc::clone(&power), 0);
-    let mut pool = Pool::open(nvm).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    let slot = log.slot(0);
-    let word = checked_word(log.seal, &[0, 1], 7);
-    slot.set(slot::RETIRED, word).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-    assert_eq!(log.slot(0).retired(1).stored().unwrap().value, 7);
-    let media = [Medium { base: Layer::new(base), kind: Kind::Nvm, whole: None }];
-    let events = power.take();
-    let cut = Cut::after(&media, &events);
-    assert_eq!(cut.items().len(), 0, "all of it is durable");
-}
-
-/// Whoever is killed between two words of a slot leaves the end of a record with another lane.
-#[test]
-fn an_end_of_another_lane_makes_no_later_record_count_as_durable() {
-    let (power, base) = (PowerDomain::new(), TWO.pool());
-    let log = Log::join(medium(&base, Domain::Adr).record(Arc::clone(&power), 0)).unwrap();
-    let client = Client::new(log.clone()).unwrap();
-    let (me, slot) = (client.me(std::process::id()).unwrap(), log.slot(0));
-    slot.set(slot::NAME_LANE, 1).unwrap();
-    slot.set(slot::NAME_END, 1024).unwrap();
-    client.persist_name(&slot).unwrap();
-    let lane = log.lane(1);
-    let end = lane.append(me, RecordHead::new_zeroed(), &[b"acknowledged"]).unwrap().unwrap();
-    lane.persist(end).unwrap();
-    power.mark(1);
-    let media = [Medium { base: Layer::new(base), kind: Kind::Nvm, whole: None }];
-    let states = Sampling::default().each(&media, &power.take(), |layers, mark| {
-        let log = Log::join(medium(&layers[0].to_bytes(), Domain::Adr)).unwrap();
-        assert!(mark == 0 || log.lane(1).record(0).unwrap().is_some());
-    });
-    assert!(states > 0);
-}
-
-/// `ONDOL_RUN_SCHEDULES` for longer hunts.
-#[test]
-fn what_was_acknowledged_is_found_after_a_cut_of_any_interleaving() {
-    let count = count(100);
-    let (mut states, mut fast) = (0, 0);
-    for shape in SHAPES {
-        let stats = stats(shape);
-        for number in 0..count {
-            let shown = explore(shape, &stats, number, 300);
-            assert_eq!(shown.wrong, None);
-            (states, fast) = (states + shown.states, fast + shown.fast);
-        }
-        println!("{shape:?}: {stats:?}, {states} states, {fast} fast syncs");
-    }
-    assert!(fast as u64 > count * 6, "only {fast} syncs ended in the log");
 }

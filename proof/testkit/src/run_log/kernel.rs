@@ -9,34 +9,44 @@ use std::collections::BTreeMap;
 
 /// What a cut may find, from a mark on.
 #[derive(Clone, Default)]
-pub(crate) struct Moment {
+pub struct Moment {
     /// What the disk holds, by file.
-    pub(crate) home: Vec<Vec<u8>>,
+    pub home: Vec<Vec<u8>>,
     /// How many of each file's states recovery may not fall behind.
-    pub(crate) acked: Vec<usize>,
+    pub acked: Vec<usize>,
 }
 
 /// All files, the disk and the clock.
-pub(crate) struct Kernel {
-    pub(crate) power: Arc<PowerDomain>,
-    pub(crate) cache: Vec<Vec<u8>>,
-    pub(crate) ctime: Vec<u64>,
-    pub(crate) mtime: Vec<u64>,
-    pub(crate) cursor: Vec<u64>,
-    pub(crate) now: Moment,
-    pub(crate) moments: Vec<Moment>,
+pub struct Kernel {
+    /// Where events go.
+    pub power: Arc<PowerDomain>,
+    /// What programs see of each file.
+    pub cache: Vec<Vec<u8>>,
+    /// Its times.
+    pub ctime: Vec<u64>,
+    /// Its times.
+    pub mtime: Vec<u64>,
+    /// Where the cursor of each file is.
+    pub cursor: Vec<u64>,
+    /// What a cut finds now.
+    pub now: Moment,
+    /// What a cut finds from each mark on.
+    pub moments: Vec<Moment>,
     /// What each file was after each change.
-    pub(crate) states: Vec<Vec<Vec<u8>>>,
+    pub states: Vec<Vec<Vec<u8>>>,
     /// The newest of these that a thread has made.
-    pub(crate) mine: BTreeMap<u32, usize>,
-    pub(crate) syncs: usize,
-    pub(crate) monotonic_ns: u64,
+    pub mine: BTreeMap<u32, usize>,
+    /// Syncs for real.
+    pub syncs: usize,
+    /// The clock.
+    pub monotonic_ns: u64,
     /// How long a thread that loses its processor is away.
-    pub(crate) away_ns: u64,
+    pub away_ns: u64,
 }
 
 impl Kernel {
-    pub(crate) fn new(power: Arc<PowerDomain>, files: usize) -> Self {
+    /// With so many empty files.
+    pub fn new(power: Arc<PowerDomain>, files: usize) -> Self {
         let now = Moment { home: vec![Vec::new(); files], acked: vec![0; files] };
         Self {
             power,
@@ -54,12 +64,14 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn mark(&mut self) {
+    /// What a cut finds changes from here on.
+    pub fn mark(&mut self) {
         self.power.mark(self.moments.len() as u64);
         self.moments.push(self.now.clone());
     }
 
-    pub(crate) fn changed(&mut self, file: usize) {
+    /// The file has changed: its times tell, and it has one state more.
+    pub fn changed(&mut self, file: usize) {
         let now = System.now();
         let now = now.sec as u64 * 1_000_000_000 + u64::from(now.nsec);
         self.ctime[file] = now.max(self.ctime[file] + 1);
@@ -69,7 +81,8 @@ impl Kernel {
         self.states[file].push(state);
     }
 
-    pub(crate) fn write(&mut self, file: usize, at: usize, bytes: &[u8]) {
+    /// Somebody writes.
+    pub fn write(&mut self, file: usize, at: usize, bytes: &[u8]) {
         self.store(file, at, bytes);
         self.changed(file);
     }
@@ -89,13 +102,16 @@ impl Kernel {
     }
 
     /// The kernel writes back on its own.
-    pub(crate) fn write_back(&mut self, file: usize) {
+    pub fn write_back(&mut self, file: usize) {
         self.now.home[file] = self.cache[file].clone();
         self.mark();
     }
 
     /// Every byte is as after the last acknowledged state or a later one.
-    pub(crate) fn judge(&self, mark: u64, layers: &[Layer], domain: Domain) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// One is not.
+    pub fn judge(&self, mark: u64, layers: &[Layer], domain: Domain) -> Result<(), String> {
         let moment = &self.moments[mark as usize];
         let nvm = medium(&layers[0].to_bytes(), domain);
         let log = Log::join(nvm).map_err(|e| e.to_string())?;
@@ -120,7 +136,7 @@ impl Kernel {
     }
 
     /// A state of the file, or its newest, is promised.
-    pub(crate) fn acknowledged(&mut self, file: usize, state: Option<usize>) {
+    pub fn acknowledged(&mut self, file: usize, state: Option<usize>) {
         let state = state.unwrap_or(self.states[file].len() - 1);
         self.now.acked[file] = self.now.acked[file].max(state);
         self.mark();
@@ -128,12 +144,18 @@ impl Kernel {
 }
 
 /// The medium that a state is of.
-pub(crate) fn medium(base: &[u8], domain: Domain) -> Nvm {
+///
+/// # Panics
+/// It cannot be mapped.
+pub fn medium(base: &[u8], domain: Domain) -> Nvm {
     Nvm::from_bytes(base).unwrap().with_domain(domain).unwrap()
 }
 
 /// What recovery makes of a state.
-pub(crate) fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
+///
+/// # Panics
+/// The log cannot be read.
+pub fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut files = home.to_vec();
     for file in found(log).unwrap().files {
         let n = file.identity.as_ref().unwrap().handle.bytes[0] as usize;
@@ -148,14 +170,19 @@ pub(crate) fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// One call of a program.
-pub(crate) struct OneCall<'k> {
-    pub(crate) kernel: &'k Mutex<Kernel>,
-    pub(crate) file: usize,
-    pub(crate) place: Place,
-    pub(crate) bytes: &'k [u8],
-    pub(crate) durable: bool,
+pub struct OneCall<'k> {
+    /// The kernel that is called.
+    pub kernel: &'k Mutex<Kernel>,
+    /// Of which file.
+    pub file: usize,
+    /// Where bytes are written.
+    pub place: Place,
+    /// Which.
+    pub bytes: &'k [u8],
+    /// Whether they are to be durable then.
+    pub durable: bool,
     /// Where somebody else writes, in the middle of the call.
-    pub(crate) away: Option<usize>,
+    pub away: Option<usize>,
 }
 
 impl OneCall<'_> {

@@ -1,0 +1,137 @@
+//! What is no volume: programs under `ondol run`, and the write buffer.
+
+use super::{Budget, First, Found, Share};
+use crate::explore::{CasePath, Report, Violation, Watch};
+use crate::prey::{Prey, caught};
+use crate::processor;
+use crate::subject::Description;
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_testkit::run_log::threads::Interleaved;
+use ondol_testkit::run_log::{Shown, program};
+use ondol_testkit::write_buffer;
+
+/// States of each interleaving, about.
+const STATES: u64 = 300;
+
+/// A part of Ondol that has files of its own below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The log of `ondol run`.
+    Run,
+    /// The write buffer.
+    Buffer,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Run, Self::Buffer];
+
+    /// As `--workload` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Buffer => "buffer",
+        }
+    }
+}
+
+/// What is tried of a part, one number after the other.
+struct Tried {
+    part: Part,
+    programs: Interleaved,
+    killed: Interleaved,
+    /// The number of a process that is no more.
+    dead: u32,
+}
+
+impl Tried {
+    fn new(part: Part) -> Result<Self, String> {
+        let mut child = std::process::Command::new("true").spawn().map_err(|e| format!("true: {e}"))?;
+        child.wait().map_err(|e| format!("true: {e}"))?;
+        Ok(Self { part, programs: Interleaved::new(), killed: Interleaved::alone(), dead: child.id() })
+    }
+
+    /// What a number stands for, and what cuts of it have shown.
+    fn one(&self, number: u64) -> (&'static str, Shown) {
+        match (self.part, number % 16) {
+            (Part::Buffer, _) => ("operations", write_buffer::cuts(number)),
+            (Part::Run, 15) => ("full lanes", program::full_lanes(number)),
+            (Part::Run, 7) => ("synced past the pool", program::synced_past_the_pool(number)),
+            (Part::Run, n) if n % 4 == 1 => ("killed", self.killed.kill(self.dead, number / 4).unwrap_or_default()),
+            (Part::Run, n) if n % 4 == 3 => ("small writes", program::small_writes(number)),
+            (Part::Run, _) => ("threads", self.programs.explore(number / 2, STATES)),
+        }
+    }
+}
+
+/// Tries a part until the budget is spent or `watch` ends it, from the number on that is the seed of `prey`.
+///
+/// # Errors
+/// No process can be started.
+pub fn hunt_part(prey: &Prey, part: Part, budget: Budget, watch: &Watch) -> Result<Found, String> {
+    *watch.phase.lock() = part.name();
+    let planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
+    let tried = Tried::new(part)?;
+    drop(planted);
+    let (next, all) = (AtomicU64::new(prey.seed), Mutex::new((Found::default(), 0)));
+    std::thread::scope(|scope| {
+        for _ in 0..budget.threads.max(1) {
+            scope.spawn(|| {
+                let _planted = ondol_faults::set(prey.plant);
+                while !watch.stop.load(Relaxed) {
+                    let (number, began) = (next.fetch_add(1, Relaxed), processor::spent());
+                    let shown = caught(|| Ok(tried.one(number)));
+                    let (name, shown) =
+                        shown.unwrap_or_else(|wrong| (part.name(), Shown { wrong: Some(wrong), ..Shown::default() }));
+                    take(&mut all.lock(), (prey, part, number, name), shown, processor::spent() - began, watch);
+                    let all = all.lock();
+                    let is_enough = budget.states.is_some_and(|most| all.0.report.distinct >= most)
+                        || budget.processor_seconds.is_some_and(|most| all.1 >= most * 1_000_000_000)
+                        || all.0.report.violations.len() >= budget.violations.max(1);
+                    if is_enough {
+                        watch.stop.store(true, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (mut found, spent) = all.into_inner();
+    let (recovered, workloads) = (found.report.distinct, found.workloads);
+    found.phases = vec![Share { name: part.name(), workloads, recovered, explored: recovered, spent }];
+    found.modes = vec![(prey.data, recovered)];
+    Ok(found)
+}
+
+fn take(
+    (found, spent): &mut (Found, u64),
+    (prey, part, number, name): (&Prey, Part, u64, &str),
+    shown: Shown,
+    took: u64,
+    watch: &Watch,
+) {
+    *spent += took;
+    found.workloads += 1;
+    let states = shown.states as u64;
+    let mut report = Report { states, distinct: states, ..Report::default() };
+    if let Some(what) = shown.wrong {
+        let plant = prey.plant.map_or(String::new(), |defect| format!(" --plant {defect}"));
+        let arguments = format!("--workload {} --processors 1 --seed {number}{plant}", part.name());
+        let run = Description { arguments, text: format!("{name}, number {number}\n"), ..Description::default() };
+        report.violations.push(Violation {
+            what,
+            path: CasePath::default(),
+            run,
+            state: None,
+            events: String::new(),
+            times: 1,
+        });
+        let (spent, workloads, recovered) = (*spent, found.workloads, found.report.distinct + states);
+        found.first.get_or_insert(First { phase: part.name(), workload: name.to_owned(), spent, workloads, recovered });
+    }
+    found.report.add(report);
+    watch.workloads.fetch_add(1, Relaxed);
+    watch.recovered.fetch_add(states, Relaxed);
+    watch.distinct.store(found.report.distinct, Relaxed);
+    watch.violations.store(found.report.violations.len() as u64, Relaxed);
+}

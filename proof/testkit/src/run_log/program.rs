@@ -1,0 +1,189 @@
+//! Random calls by two processes, one after the other, and power cuts of those.
+
+use super::kernel::{Kernel, OneCall, medium};
+use super::{Random, Shown};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
+use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_run_log::{Call, Client, Drain, Log, LogOptions, Place, Times, Written};
+use rustix::fs::Timespec;
+
+/// The pool: room for a few records, so that lanes run over and wrap.
+const POOL: u64 = 2 << 20;
+
+/// What a run did.
+struct Run {
+    kernel: Kernel,
+    base: Vec<u8>,
+    fast: usize,
+}
+
+/// Cuts a file, or extends it: past the log, or in it.
+fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) {
+    let change = || {
+        let mut k = call.kernel.lock();
+        k.cache[call.file].resize(len as usize, 0);
+        k.changed(call.file);
+        // A commit of the kernel's at once.
+        if len.is_multiple_of(3) {
+            k.write_back(call.file);
+        }
+        Ok(())
+    };
+    match len % 2 {
+        0 => client.unlogged(slot, call, change).unwrap().unwrap(),
+        _ => client.truncate(slot, call, len, change).unwrap(),
+    }
+}
+
+/// Sets a file's mtime.
+fn give_times(client: &Client, slot: (u32, u64), call: &OneCall<'_>, mtime: u64) {
+    let change = || {
+        let mut k = call.kernel.lock();
+        k.ctime[call.file] += 1;
+        k.mtime[call.file] = mtime;
+        Ok(())
+    };
+    let time = Timespec { tv_sec: 5, tv_nsec: 0 };
+    client.set_times(slot, call, change, || Some(Times { atime: time, mtime: time })).unwrap();
+}
+
+/// Random calls by two processes on a few files.
+fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    Log::prepare(&mut pool, &LogOptions::here()).unwrap();
+    let base = pool.nvm().to_bytes().unwrap();
+    let power = PowerDomain::new();
+    let nvm = medium(&base, domain).record(Arc::clone(&power), 0);
+    let log = Log::join(nvm).unwrap();
+    let parent = std::os::unix::process::parent_id();
+    let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
+    let kernel = Mutex::new(Kernel::new(power, 3));
+    let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
+    for _ in 0..steps {
+        let file = random.below(3) as usize;
+        let client = &clients[random.below(2) as usize];
+        let bytes: Vec<u8> = (0..1 + random.below(most)).map(|_| random.below(256) as u8).collect();
+        let place = match random.below(4) {
+            0 => Place::Append,
+            1 => Place::Cursor,
+            _ => Place::At(random.below(300)),
+        };
+        let durable = random.below(4) == 0;
+        let away = (random.below(8) == 0).then(|| random.below(300) as usize);
+        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable, away };
+        let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+        match random.below(22) {
+            0..=9 => {
+                let syncs = kernel.lock().moments.len();
+                assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+                unseen[file] |= away.is_some();
+                if durable {
+                    // Nothing was written back for it.
+                    fast += usize::from(kernel.lock().moments.len() == syncs);
+                    kernel.lock().acknowledged(file, None);
+                }
+            }
+            10..=15 => {
+                fast += usize::from(client.sync(slot, &call).unwrap());
+                unseen[file] = false;
+                kernel.lock().acknowledged(file, None);
+            }
+            16 => kernel.lock().write_back(file),
+            // sync(2)
+            20 => {
+                client.persist().unwrap();
+                (0..3).for_each(|file| kernel.lock().write_back(file));
+                // What was written unseen and is synced unseen may have older records.
+                (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.lock().acknowledged(file, None));
+            }
+            // To the past or to the future.
+            21 => give_times(client, slot, &call, [5, 1 << 62][random.below(2) as usize]),
+            // Somebody whom nobody sees.
+            17 => {
+                kernel.lock().write(file, random.below(200) as usize, &bytes);
+                unseen[file] = true;
+            }
+            18 => cut(client, slot, &call, random.below(100)),
+            _ => drop(Drain::new(client.log().clone()).unwrap().step(false).unwrap()),
+        }
+    }
+    Run { kernel: kernel.into_inner(), base, fast }
+}
+
+/// Recovers after cuts all over a run, so many states at an event.
+fn explored(run: Run, seed: u64, domain: Domain, states: usize) -> Shown {
+    let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
+    let events = run.kernel.power.take();
+    let media = [Medium { base: Layer::new(run.base.clone()), kind, whole: None }];
+    let mut wrong = None;
+    let sampling = Sampling { seed, ..Sampling::default().at_most(states) }.spread(&media, &events, |_| false, 500);
+    let states = sampling.each(&media, &events, |layers, mark| {
+        if wrong.is_none() {
+            wrong = run.kernel.judge(mark, layers, domain).err();
+        }
+    });
+    Shown { states, fast: run.fast, wrong }
+}
+
+/// Calls with small writes.
+pub fn small_writes(seed: u64) -> Shown {
+    let domain = if seed % 4 == 3 { Domain::Eadr } else { Domain::Adr };
+    explored(record(seed, domain, 120, 150), seed, domain, 16)
+}
+
+/// Writes that fill lane after lane, over and over.
+pub fn full_lanes(seed: u64) -> Shown {
+    explored(record(seed, Domain::Adr, 250, 20_000), seed, Domain::Adr, 6)
+}
+
+/// As [`let_go`].
+pub fn synced_past_the_pool(seed: u64) -> Shown {
+    explored(let_go(seed), seed, Domain::Adr, 16)
+}
+
+/// A process lets go of the pool, and goes on with its file as the kernel has it; another one stays.
+fn let_go(seed: u64) -> Run {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    Log::prepare(&mut pool, &LogOptions::here()).unwrap();
+    let base = pool.nvm().to_bytes().unwrap();
+    let power = PowerDomain::new();
+    let log = Log::join(medium(&base, Domain::Adr).record(Arc::clone(&power), 0)).unwrap();
+    let parent = std::os::unix::process::parent_id();
+    let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
+    let (kernel, mut random) = (Mutex::new(Kernel::new(power, 2)), Random(seed));
+    let mut fast = 0;
+    let mut work = |client: &Client, steps: u64| {
+        for _ in 0..steps {
+            let (file, bytes) = (random.below(2) as usize, [random.below(256) as u8; 40]);
+            let place = Place::At(random.below(100));
+            let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable: false, away: None };
+            let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+            if random.below(3) == 0 {
+                fast += usize::from(client.sync(slot, &call).unwrap());
+                kernel.lock().acknowledged(file, None);
+            } else {
+                client.write(slot, &call).unwrap();
+            }
+        }
+    };
+    (0..6).for_each(|n| work(&clients[n % 2], 8));
+    let looks = [0].map(|file| {
+        OneCall { kernel: &kernel, file, place: Place::Append, bytes: b"", durable: false, away: None }.look().unwrap()
+    });
+    let sync = |_| {
+        (0..2).for_each(|file| kernel.lock().write_back(file));
+        true
+    };
+    clients[0].bring_home(looks.into_iter(), sync).unwrap();
+    for n in 0..8u8 {
+        // Synced by the kernel alone.
+        kernel.lock().write(0, usize::from(n) * 10, &[n; 30]);
+        kernel.lock().write_back(0);
+        kernel.lock().acknowledged(0, None);
+        work(&clients[1], 4);
+    }
+    Run { kernel: kernel.into_inner(), base, fast }
+}
