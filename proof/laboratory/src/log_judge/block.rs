@@ -2,7 +2,8 @@
 //!
 //! - *freed*: no replay of a durable log, or of a beginning of it, writes a block that is free once it is done.
 //! - *over*: what is written to a block that a replay would write is an image of a durable transaction.
-//! - *before*: what is written to a bitmap, a table of inodes or of descriptors is an image of a durable transaction.
+//! - *before*: what is written to a bitmap, a table of inodes or of descriptors, or in a log of jbd2 to any block of which it has had an image, is an
+//!   image of a durable transaction.
 //! - *tail*: the tail passes no image that is not home, durably, unless a later transaction that is durable has the block.
 //! - *room*: no block of the log is written over that the durable tail has not passed.
 //! - *commit*: a commit block is not durable before its transaction is.
@@ -83,6 +84,8 @@ struct BlockJudge<'l> {
     replay: Replay,
     /// All images of durable transactions so far.
     images: HashMap<u64, HashSet<u64>>,
+    /// Blocks that a log of jbd2 has had images of, and that were neither revoked nor freed since.
+    journaled: HashSet<u64>,
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -104,6 +107,7 @@ impl<'l> BlockJudge<'l> {
             transactions: Vec::new(),
             replay: Replay::new(),
             images: HashMap::new(),
+            journaled: HashSet::new(),
         }
     }
 
@@ -165,6 +169,11 @@ impl<'l> BlockJudge<'l> {
                 self.images.entry(*block).or_default().insert(hash(image));
             }
             apply(&mut self.replay, &tx);
+            // A compressed log has images of file data, which may be written in place later.
+            if tx.revokes_own {
+                self.journaled.extend(tx.images.iter().map(|(block, _)| block));
+                self.journaled.retain(|block| !tx.revoked.contains(block));
+            }
             self.transactions.push(tx);
             self.judge_freed()?;
         }
@@ -193,36 +202,40 @@ impl<'l> BlockJudge<'l> {
         (!unwritten).then(|| self.replayed(desc.block_bitmap))
     }
 
-    fn judge_freed(&self) -> Result<(), String> {
+    fn judge_freed(&mut self) -> Result<(), String> {
         let sb = &self.volume.sb;
         let first = u64::from(sb.first_data_block());
         let mut bitmaps = HashMap::new();
-        for (&block, (sequence, _)) in &self.replay {
-            let Some(at) = block.checked_sub(first) else { continue };
+        let mut is_free = |block: u64| {
+            let Some(at) = block.checked_sub(first) else { return false };
             let g = (at / u64::from(sb.blocks_per_group())) as u32;
             let bit = at % u64::from(sb.blocks_per_group()) / u64::from(sb.cluster_ratio());
             let bitmap = bitmaps.entry(g).or_insert_with(|| self.bitmap(g));
-            if bitmap.as_ref().is_some_and(|bitmap| !bitmap::test(bitmap, bit as usize)) {
-                let last = self.transactions.last().map_or(0, |tx| tx.sequence);
-                return Err(format!(
-                    "freed: block {block} is free after transaction {last}, and a replay writes its image of transaction {sequence}"
-                ));
-            }
+            bitmap.as_ref().is_some_and(|bitmap| !bitmap::test(bitmap, bit as usize))
+        };
+        if let Some((block, (sequence, _))) = self.replay.iter().find(|(block, _)| is_free(**block)) {
+            let last = self.transactions.last().map_or(0, |tx| tx.sequence);
+            return Err(format!(
+                "freed: block {block} is free after transaction {last}, and a replay writes its image of transaction {sequence}"
+            ));
         }
+        let freed: HashSet<u64> = self.journaled.iter().copied().filter(|block| is_free(*block)).collect();
+        self.journaled.retain(|block| !freed.contains(block));
         Ok(())
     }
 
     fn written_home(&self, block: u64, bytes: &[u8]) -> Result<(), String> {
         let is_image = |block| self.images.get(&block).is_some_and(|images| images.contains(&hash(bytes)));
         let over = self.replay.get(&block).filter(|(_, image)| **image != *bytes);
-        let table = self.volume.table(block);
+        let of_log = self.journaled.contains(&block).then_some("which transactions have written");
+        let table = self.volume.table(block).or(of_log);
         if (over.is_none() && table.is_none()) || is_image(block) || *self.stored(block) == *bytes {
             return Ok(());
         }
         match (over, table) {
             _ if block == self.volume.sb.superblock_location().0 => Ok(()),
             (_, Some(what)) => Err(format!(
-                "before: block {block}, {what}, is written home, and no durable transaction has that image"
+                "before: block {block}, {what}, is written in place, and no durable transaction has that image"
             )),
             (Some((sequence, _)), None) => Err(format!(
                 "over: block {block} is written, and a replay would write its image of transaction {sequence} over that"
