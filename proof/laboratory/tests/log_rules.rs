@@ -1,7 +1,7 @@
 //! The judge of the log finds what breaks an order without any crash: by the rule that is named here, in the workload that is named here. Where nothing is
 //! planted it says nothing (other tests run all workloads so).
 //!
-//! `ONDOL_SEARCH=1` prints for each planted defect which workloads the judge refuses, and why.
+//! `ONDOL_SEARCH=name,name` prints in which workload the judge refuses these.
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
@@ -10,41 +10,67 @@ use ondol_laboratory::Prey;
 use ondol_laboratory::explore::Limits;
 use ondol_laboratory::workload::{Workload, scenarios, scenes};
 
+const CLASSIC: JournalEngine = JournalEngine::Classic;
+const COMPRESSED: JournalEngine = JournalEngine::Compressed;
+const SCALABLE: JournalEngine = JournalEngine::Scalable;
+const ORDERED: DataMode = DataMode::Ordered;
+const JOURNAL: DataMode = DataMode::Journal;
+
 const RULES: &str = "the rules of the log";
 
 /// What the judge says of a run with a planted defect, if anything.
 fn judged(workload: &Workload, engine: JournalEngine, data: DataMode, plant: Defect) -> Option<String> {
     let limits = Limits::default();
-    let prey = Prey { engine, data, plant: Some(plant), seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
+    let prey =
+        Prey { engine, data, plant: Some(plant), seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
     let _planted = ondol_faults::set(Some(plant)).unwrap();
     let recorded = prey.record(&workload.image.make().unwrap(), workload);
     recorded.err().filter(|what| what.starts_with(RULES))
 }
 
+/// What is planted, the engine, data mode and workload that show it, and the rule that is broken.
+const PLANTED: &[(Defect, JournalEngine, DataMode, &str, &str)] = &[
+    (Defect::DirectoryFreedAsData, CLASSIC, ORDERED, "rmdir", "freed"),
+    (Defect::FreedImage, CLASSIC, JOURNAL, "new-deleted", "freed"),
+    (Defect::HalfRevoked, CLASSIC, JOURNAL, "unlink", "freed"),
+    (Defect::HalfRevoked, COMPRESSED, ORDERED, "unlink", "freed"),
+    (Defect::SkippedRevoke, COMPRESSED, JOURNAL, "unlink", "freed"),
+    (Defect::UnrevokedDead, CLASSIC, ORDERED, "revoke-of-what-dies", "freed"),
+    (Defect::MissingFlushBeforeTail, CLASSIC, ORDERED, "remount", "tail"),
+    (Defect::MissingFlushBeforeTail, COMPRESSED, JOURNAL, "remount", "tail"),
+    (Defect::TailTooFar, CLASSIC, JOURNAL, "wide-log-crowded", "tail"),
+    (Defect::RingOverrun, CLASSIC, ORDERED, "log-wraps-small", "room"),
+    (Defect::MissingFlushAfterTail, COMPRESSED, ORDERED, "log-wraps-zeroing", "room"),
+    (Defect::LogMissingFence, SCALABLE, ORDERED, "create", "commit"),
+    (Defect::LogMissingWriteBack, SCALABLE, JOURNAL, "create", "commit"),
+    (Defect::EarlyReuse, CLASSIC, ORDERED, "tree-grows-and-goes", "before"),
+    (Defect::ForgottenFlag, CLASSIC, ORDERED, "journaled-file", "before"),
+];
+
 #[test]
 fn what_breaks_an_order_is_found_without_a_crash() {
-    if !ondol_faults::AVAILABLE {
-        return;
+    if let Ok(names) = std::env::var("ONDOL_SEARCH") {
+        return names.split(',').for_each(|name| search(name.parse().unwrap()));
     }
-    if std::env::var_os("ONDOL_SEARCH").is_some() {
-        return search();
+    for (defect, engine, data, name, rule) in PLANTED.iter().filter(|_| ondol_faults::AVAILABLE) {
+        let mut named = workloads().filter(|workload| workload.name == *name);
+        let what = named.find_map(|workload| judged(&workload, *engine, *data, *defect));
+        let what = what.unwrap_or_else(|| panic!("{defect} is not found"));
+        assert!(what.contains(&format!(": {rule}: ")), "{defect}: {what}");
     }
 }
 
-fn search() {
-    for defect in Defect::ALL {
-        for engine in [JournalEngine::Classic, JournalEngine::Compressed, JournalEngine::Scalable] {
-            let mut found = 0;
-            for workload in scenarios().chain(scenes()) {
-                for data in [DataMode::Ordered, DataMode::Journal] {
-                    if found < 2 && workload.others.is_none()
-                        && let Some(what) = judged(&workload, engine, data, *defect)
-                    {
-                        found += 1;
-                        println!("{defect} {} {data:?} {}: {what}", engine.name(), workload.name);
-                    }
-                }
-            }
+fn workloads() -> impl Iterator<Item = Workload> {
+    scenarios().chain(scenes()).filter(|workload| workload.others.is_none())
+}
+
+/// Prints which workloads show a planted defect.
+fn search(defect: Defect) {
+    for engine in [CLASSIC, COMPRESSED, SCALABLE] {
+        for data in [ORDERED, JOURNAL] {
+            let shown =
+                workloads().find_map(|workload| Some((judged(&workload, engine, data, defect)?, workload.name)));
+            println!("{defect} {} {data:?}: {shown:?}", engine.name());
         }
     }
 }
