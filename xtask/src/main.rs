@@ -154,18 +154,19 @@ fn release(features: &[&str]) -> Result<PathBuf, String> {
     Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol"))
 }
 
-/// The program that measures and breaks, built for speed, with the one that it mounts beside it.
-fn lab(features: &[&str]) -> Result<PathBuf, String> {
-    release(features)?;
-    run(&mut of_proof(&[&["build", "--profile=fast", "--quiet", "-p", "ondol-lab"], features].concat()))?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
+/// The program that measures (built as `fast`) and breaks (as `release`), with the one that it mounts beside it.
+fn lab(profile: &str, features: &[&str]) -> Result<PathBuf, String> {
+    let build = ["build", "--quiet", "--profile", profile, "-p"];
+    cargo(&[&build[..], &["ondol-cli"], features].concat())?;
+    run(&mut of_proof(&[&build[..], &["ondol-lab"], features].concat()))?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join(profile).join("ondol-lab"))
 }
 
 /// As [`lab`], from the copy that has the faults in it, with object storage.
 fn lab_with_faults() -> Result<PathBuf, String> {
     let packages = ["-p", "ondol-cli", "-p", "ondol-lab", "--features", "ondol-cli/object,ondol-lab/object"];
-    run(&mut tree::Tree::new()?.cargo(&[&["build", "--profile=fast", "--quiet"], &packages[..]].concat())?)?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
+    run(&mut tree::Tree::new()?.cargo(&[&["build", "--release", "--quiet"], &packages[..]].concat())?)?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol-lab"))
 }
 
 /// The tests of the product; `words` go on to `cargo test`.
@@ -219,7 +220,9 @@ fn tests_in_proof() -> Result<Vec<String>, String> {
 fn hunt(words: Vec<String>) -> Result<(), String> {
     if words.first().is_some_and(|word| word == "--states") {
         let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
-        return run(Command::new(lab(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));
+        return run(Command::new(lab("release", &[])?)
+            .args(["crash", "--states", &states.to_string()])
+            .args(&words[2..]));
     }
     let is_short = words.first().is_some_and(|word| word == "--short");
     if !words.is_empty() && !is_short {

@@ -181,7 +181,11 @@ impl Trial {
     }
 
     /// A call failed as the medium did: it has not been done, but for bytes written over stored ones.
-    fn refused(&mut self, library: &mut Library, op: &Op, before: Model, after: Model) -> Result<bool, String> {
+    fn refused(&mut self, library: &mut Library, op: &Op, mut before: Model, after: Model) -> Result<bool, String> {
+        // What unmounting closes stays closed, wherever it fails.
+        if *op == Op::Remount {
+            before.drop_handles();
+        }
         let Ok(found) = library.snapshot() else {
             self.note(op, Vec::new(), after, false);
             return Ok(false);
