@@ -138,7 +138,7 @@ pub fn full_lanes(seed: u64) -> Shown {
     explored(record(seed, Domain::Adr, 250, 20_000), seed, Domain::Adr, 6)
 }
 
-/// As [`let_go`].
+/// A process lets go of the pool, and goes on with its file as the kernel has it; another one stays.
 pub fn synced_past_the_pool(seed: u64) -> Shown {
     explored(let_go(seed), seed, Domain::Adr, 16)
 }
