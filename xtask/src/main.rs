@@ -154,19 +154,19 @@ fn release(features: &[&str]) -> Result<PathBuf, String> {
     Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol"))
 }
 
-/// The program that measures (built as `fast`) and breaks (as `release`), with the one that it mounts beside it.
-fn lab(profile: &str, features: &[&str]) -> Result<PathBuf, String> {
-    let build = ["build", "--quiet", "--profile", profile, "-p"];
-    cargo(&[&build[..], &["ondol-cli"], features].concat())?;
-    run(&mut of_proof(&[&build[..], &["ondol-lab"], features].concat()))?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join(profile).join("ondol-lab"))
+/// The program that measures and breaks, built for speed, with the one that it mounts beside it.
+fn lab(features: &[&str]) -> Result<PathBuf, String> {
+    release(features)?;
+    run(&mut of_proof(&[&["build", "--profile=fast", "--quiet", "-p", "ondol-lab"], features].concat()))?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
 }
 
-/// As [`lab`], from the copy that has the faults in it, with object storage.
+/// As [`lab`], from the copy that has the faults in it, with object storage. What the product asserts of itself is a judge, too.
 fn lab_with_faults() -> Result<PathBuf, String> {
     let packages = ["-p", "ondol-cli", "-p", "ondol-lab", "--features", "ondol-cli/object,ondol-lab/object"];
-    run(&mut tree::Tree::new()?.cargo(&[&["build", "--release", "--quiet"], &packages[..]].concat())?)?;
-    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol-lab"))
+    let mut build = tree::Tree::new()?.cargo(&[&["build", "--profile=fast", "--quiet"], &packages[..]].concat())?;
+    run(build.env("CARGO_PROFILE_FAST_DEBUG_ASSERTIONS", "true"))?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
 }
 
 /// The tests of the product; `words` go on to `cargo test`.
@@ -220,9 +220,7 @@ fn tests_in_proof() -> Result<Vec<String>, String> {
 fn hunt(words: Vec<String>) -> Result<(), String> {
     if words.first().is_some_and(|word| word == "--states") {
         let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
-        return run(Command::new(lab("release", &[])?)
-            .args(["crash", "--states", &states.to_string()])
-            .args(&words[2..]));
+        return run(Command::new(lab(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));
     }
     let is_short = words.first().is_some_and(|word| word == "--short");
     if !words.is_empty() && !is_short {
@@ -239,6 +237,8 @@ fn hunt(words: Vec<String>) -> Result<(), String> {
     }
     // Power cuts of programs under `ondol run`.
     tests(&named(&["--test", "run", "after_a_power_cut"]))?;
+    // Its log in interleavings, killed anywhere, with power cuts.
+    tests_of_proof(&named(&["--test", "run_log"]), true)?;
     // The images of e2fsprogs' tests, where they are.
     if let Ok(dir) = std::env::var("E2FSPROGS_TESTS") {
         fsck_images::run(&[dir])?;
@@ -292,7 +292,8 @@ fn metadata_of_all(manifest: Option<PathBuf>) -> Result<cargo_metadata::Metadata
 
 #[cfg(test)]
 mod tests {
-    /// Cargo runs packages by name, and a package's integration tests by name after its unit tests. (That of `proof/` is put last by what runs its tests.)
+    /// Cargo runs packages by name, and a package's integration tests by name after its unit tests. (That of `proof/` is
+    /// put last by what runs its tests.)
     #[test]
     fn the_list_of_skipped_tests_comes_last() {
         let metadata = super::metadata().expect("metadata");

@@ -1,11 +1,13 @@
-//! What tests of a whole log need, and programs do not: a log with few and short lanes, and a drain whose kernel is the caller.
+//! What tests of a whole log need, and programs do not: a log with few and short lanes, and a drain whose kernel is the
+//! caller.
 
 use crate::area::Places;
 use crate::format::{Header, slot, slot_at};
 use crate::{Identity, Log, LogOptions, Result};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 
-/// Makes the bytes of a pool with an empty log: so many lanes, each of `lane_len` bytes (whole pages), and so many slots.
+/// Makes the bytes of a pool with an empty log: so many lanes, each of `lane_len` bytes (whole pages), and so many
+/// slots.
 ///
 /// # Errors
 /// There is no memory.
@@ -28,7 +30,9 @@ pub fn drain(log: &Log, mut sync: impl FnMut(&Identity)) -> Result<()> {
     for slot in log.slots() {
         let incarnation = slot.load(slot::NAMED)?;
         let named = slot.identity()?.filter(|(named, ..)| *named == incarnation);
-        if let Some((_, _, identity)) = named.filter(|_| slot.is_live().unwrap_or(false)) {
+        if let Some((_, _, identity)) = named
+            && slot.is_live()?
+        {
             let last = slot.load(slot::LAST)?;
             sync(&identity);
             slot.retire(incarnation, last)?;

@@ -77,6 +77,7 @@ impl Search<'_> {
         let in_turn = Schedule::in_turn(self.seed);
         let run = |schedule| trace(self.setup, self.program, schedule).map_err(|e| (schedule, e.to_string()));
         let first = run(in_turn)?;
+        judge(&first).map_err(|e| (in_turn, e))?;
         let stats = first.stats;
         let mut shapes = HashSet::from([shape(&first)]);
         let mut known = features(&first.heard);

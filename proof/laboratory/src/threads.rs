@@ -33,7 +33,9 @@ impl ThreadsRun {
         description: Description,
     ) -> Result<Self, String> {
         let run = record(setup, program, schedule).map_err(|e| e.to_string())?;
-        Self::new(setup, run, description)
+        let new = Self::new(setup, run, description)?;
+        log_judge::judge(&new.log, &new.media, &new.run.events)?;
+        Ok(new)
     }
 
     /// What was recorded.
@@ -43,7 +45,6 @@ impl ThreadsRun {
     pub(crate) fn new(setup: &Setup, run: Threads, description: Description) -> Result<Self, String> {
         let log = Log::of(&run.base)?;
         let media = log::media(run.base.clone());
-        log_judge::judge(&log, &media, &run.events)?;
         Ok(Self { setup: setup.clone(), run, media, log, description })
     }
 

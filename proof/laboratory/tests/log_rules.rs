@@ -1,5 +1,5 @@
-//! The judge of the log finds what breaks an order without any crash: by the rule that is named here, in the workload that is named here. Where nothing is
-//! planted it says nothing (other tests run all workloads so).
+//! The judge of the log finds what breaks an order without any crash: by the rule and in the workload that are named here.
+//! Where nothing is planted it says nothing (other tests run all workloads so).
 //!
 //! `ONDOL_SEARCH=name,name` prints in which workload the judge refuses these.
 
@@ -38,6 +38,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str, &str)] = &[
     (Defect::UnrevokedDead, CLASSIC, ORDERED, "revoke-of-what-dies", "freed"),
     (Defect::MissingFlushBeforeTail, CLASSIC, ORDERED, "remount", "tail"),
     (Defect::MissingFlushBeforeTail, COMPRESSED, JOURNAL, "remount", "tail"),
+    (Defect::MissingFlushBeforeTail, SCALABLE, ORDERED, "remount", "tail"),
     (Defect::TailTooFar, CLASSIC, JOURNAL, "wide-log-crowded", "tail"),
     (Defect::RingOverrun, CLASSIC, ORDERED, "log-wraps-small", "room"),
     (Defect::MissingFlushAfterTail, COMPRESSED, ORDERED, "log-wraps-zeroing", "room"),

@@ -16,6 +16,18 @@ use ondol_testkit::run_log::{Shown, program};
 /// The pool: room for a few records.
 const POOL: u64 = 2 << 20;
 
+/// A log in such a pool.
+fn log() -> Log {
+    let spec = PoolSpec { uuid: [9; 16], ..PoolSpec::default() };
+    let mut pool = Pool::create(Nvm::volatile(POOL).unwrap(), &spec).unwrap();
+    Log::prepare(&mut pool, &LogOptions::here()).unwrap().log
+}
+
+/// How many are tried: ten times as many in a hunt.
+fn many(usual: u64) -> u64 {
+    if std::env::var_os("ONDOL_HUNT").is_some() { 10 * usual } else { usual }
+}
+
 /// Each finds nothing wrong, and so many syncs that ended in the log are among them all.
 fn all_are_right(shown: impl Iterator<Item = Shown>, fast: usize) {
     let (mut states, mut found) = (0, 0);
@@ -29,23 +41,23 @@ fn all_are_right(shown: impl Iterator<Item = Shown>, fast: usize) {
 
 #[test]
 fn what_was_acknowledged_is_found_after_any_cut() {
-    all_are_right((0..12).map(program::small_writes), 60);
+    all_are_right((0..many(12)).map(program::small_writes), 60);
 }
 
 #[test]
 fn full_lanes_are_found_after_any_cut() {
-    all_are_right((0..1).map(program::full_lanes), 20);
+    all_are_right((0..many(1)).map(program::full_lanes), 20);
 }
 
 #[test]
 fn what_is_synced_past_the_pool_is_found_after_any_cut() {
-    all_are_right((0..8).map(program::synced_past_the_pool), 40);
+    all_are_right((0..many(8)).map(program::synced_past_the_pool), 40);
 }
 
 #[test]
 fn what_was_acknowledged_is_found_after_a_cut_of_any_interleaving() {
     let programs = Interleaved::new();
-    all_are_right((0..300).map(|number| programs.explore(number, 300)), 1800);
+    all_are_right((0..many(300)).map(|number| programs.explore(number, 300)), 1800);
 }
 
 #[test]
@@ -53,7 +65,7 @@ fn what_is_killed_anywhere_takes_nothing_with_it() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let programs = Interleaved::alone();
-    let kills: Vec<Shown> = (0..120).filter_map(|number| programs.kill(child.id(), number)).collect();
+    let kills: Vec<Shown> = (0..many(120)).filter_map(|number| programs.kill(child.id(), number)).collect();
     assert!(kills.len() > 60, "only {} kills", kills.len());
     all_are_right(kills.into_iter(), 0);
 }
@@ -73,9 +85,7 @@ fn faults_of_the_log_are_found() {
 /// Lanes that are too small for what is written between syncs.
 #[test]
 fn a_full_lane_is_synced_for_real() {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let log = log();
     let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let bytes = vec![3; 20_000];
@@ -102,9 +112,7 @@ fn a_full_lane_is_synced_for_real() {
 /// Nothing that the program's library does not see is acknowledged from the log.
 #[test]
 fn unseen_changes_make_syncs_real() {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let log = log();
     let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc", durable: false, away: None };
@@ -126,12 +134,11 @@ fn unseen_changes_make_syncs_real() {
     assert!(!sync() && !sync());
 }
 
-/// A write to a file without a slot that is over only when the file has one and is trusted, in the midst of a logged write: nothing tells it but the number of slots that were given.
+/// A write to a file without a slot that is over only when the file has one and is trusted, in the midst of a logged write:
+/// nothing tells it but the number of slots that were given.
 #[test]
 fn a_write_that_was_not_counted_tells_afterwards() {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let log = log();
     let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 2));
     let client = Client::new(log).unwrap();
     let call =
@@ -164,9 +171,7 @@ fn a_write_that_was_not_counted_tells_afterwards() {
 /// A durable write to a file without a slot that is over only when the file has one, and an older acknowledged record.
 #[test]
 fn a_durable_write_that_was_not_counted_leaves_nothing_older() {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let log = log();
     let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = |bytes, durable| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable, away: None };
@@ -183,9 +188,7 @@ fn a_durable_write_that_was_not_counted_leaves_nothing_older() {
 /// Durable writes alone make a file trusted, and end in the log then; where that is of no use they stop trying.
 #[test]
 fn durable_writes_need_no_sync() {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let log = log();
     let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = OneCall { kernel: &kernel, file: 0, place: Place::Cursor, bytes: b"abc", durable: true, away: None };
@@ -213,9 +216,7 @@ fn durable_writes_need_no_sync() {
 /// The kernel has promised a write to a file that is not trusted any more: no older record may come back over it.
 #[test]
 fn no_record_outlives_what_the_kernel_has_promised() {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let log = log();
     let kernel = Mutex::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let call = |bytes| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable: true, away: None };

@@ -1,4 +1,5 @@
-//! The write buffer of papers/2 under random operations, with power cut after each event, and recovery held against a plain model.
+//! The write buffer of papers/2 under random operations, with power cut after each event, and recovery held against a
+//! plain model.
 #![allow(clippy::unwrap_used, reason = "what a rig cannot have is a panic, as in a test")]
 
 #[path = "../../../crates/write-buffer/tests/common/mod.rs"]
@@ -8,7 +9,8 @@ use crate::run_log::Shown;
 use common::cuts::{Run, random_ops};
 use ondol_power::{Kind, Sampling};
 
-/// Operations by a seed on a buffer that is nearly always full, and cuts of them. For one of 29 states recovery is cut, too.
+/// Operations by a seed on a buffer that is nearly always full, and cuts of them. For one of 29 states recovery is cut,
+/// too.
 pub fn cuts(seed: u64) -> Shown {
     let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };
     let run = Run::record(8 + 8 * (seed % 2), kind, &random_ops(seed, 24));

@@ -61,7 +61,7 @@ pub(super) fn run(server: &Server, words: &[String]) -> Result<(), String> {
 pub(super) fn program() -> Result<PathBuf, String> {
     match std::env::var_os("ONDOL_BENCH_PROGRAM") {
         Some(named) => Ok(PathBuf::from(named)),
-        None => Ok(crate::lab("fast", &["--features", "object"])?.with_file_name("ondol")),
+        None => Ok(crate::lab(&["--features", "object"])?.with_file_name("ondol")),
     }
 }
 

@@ -124,8 +124,8 @@ impl Core {
         self.committing_blocks.store(blocks.len() as u64, Relaxed);
         self.stats.lock().kept_blocks += blocks.iter().filter(|block| block.newborn).count() as u64;
         self.space.switched(promised);
-        let owed = blocks.iter().filter(|block| !block.newborn).count() as u64;
-        debug_assert!(owed <= promised, "{owed} blocks of a transaction that was promised {promised}");
+        let owed = || blocks.iter().filter(|block| !block.newborn).count() as u64;
+        debug_assert!(owed() <= promised, "{} blocks of a transaction that was promised {promised}", owed());
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = seal(&*self.client, &mut blocks);
         let (images, home) = self.choose(&blocks, images, (promised, early.len()));

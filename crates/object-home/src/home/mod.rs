@@ -289,7 +289,7 @@ async fn hand_over(flusher: &Flusher, batch: WriteBatch) -> Result<u64, HomeErro
     loop {
         match tokio::time::timeout(NO_ROOM, &mut write).await {
             Ok(Ok(handle)) => return Ok(handle.seqnum()),
-            Ok(Err(e)) => return Err(flusher.fault("to take a batch", &e)),
+            Ok(Err(e)) => return Err(settle::fault_of(&flusher.db, &flusher.name, "to take a batch", &e)),
             // It waits for room, and nobody else may be about to make some.
             Err(_) => flusher.make_room(),
         }

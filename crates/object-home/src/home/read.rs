@@ -74,7 +74,7 @@ impl Home {
             let (data, name, limit) = (self.data.clone(), self.bucket.name.clone(), self.timeout);
             self.border.spawn(async move {
                 let (how, chunks) = (whole(), wanted.chunks.clone());
-                let work = async { scan(&data, chunks, &how, |_, _| ()).await.map_err(|e| fault(&name, &e)) };
+                let work = async { scan(&data, chunks, &how, |_, _| ()).await.map_err(|e| fault(&data, &name, &e)) };
                 // Whoever reads it learns what is wrong.
                 let _ = bounded(name.clone(), "reading ahead", limit, work).await;
                 drop(wanted);
@@ -123,7 +123,7 @@ impl Home {
                 async move { Ok((number, get(&data, number).await?)) }
             });
             let found: Vec<(u64, Option<Bytes>)> =
-                got.buffer_unordered(SINGLES).try_collect().await.map_err(|e| fault(&name, &e))?;
+                got.buffer_unordered(SINGLES).try_collect().await.map_err(|e| fault(&data, &name, &e))?;
             Ok(found.into_iter().filter_map(|(number, value)| Some((number, value?))).collect())
         };
         self.wait("reading", work)
@@ -134,7 +134,9 @@ impl Home {
         let (data, name) = (self.data.clone(), self.bucket.name.clone());
         let work = async move {
             let mut found = vec![];
-            scan(&data, range, &parallel(), |number, _| found.push(number)).await.map_err(|e| fault(&name, &e))?;
+            scan(&data, range, &parallel(), |number, _| found.push(number))
+                .await
+                .map_err(|e| fault(&data, &name, &e))?;
             Ok(found)
         };
         self.wait("looking for chunks", work)
@@ -150,7 +152,7 @@ impl Home {
             }
             let mut found = Values::new();
             for number in range {
-                found.push(get(&data, number).await.map_err(|e| fault(&name, &e))?);
+                found.push(get(&data, number).await.map_err(|e| fault(&data, &name, &e))?);
             }
             Ok(found)
         };
@@ -173,7 +175,7 @@ async fn values_of(data: &Data, chunks: Range<u64>, how: &ScanOptions, name: &st
     let mut values: Values = vec![None; (chunks.end - chunks.start) as usize];
     let first = chunks.start;
     let put = |number: u64, value| values[(number - first) as usize] = Some(value);
-    scan(data, chunks, how, put).await.map_err(|e| fault(name, &e))?;
+    scan(data, chunks, how, put).await.map_err(|e| fault(data, name, &e))?;
     Ok(values)
 }
 
@@ -215,6 +217,10 @@ async fn scan(
     Ok(())
 }
 
-fn fault(name: &str, e: &slatedb::Error) -> HomeError {
-    super::settle::fault(name, "to read", e)
+fn fault(data: &Data, name: &str, e: &slatedb::Error) -> HomeError {
+    const WHAT: &str = "to read";
+    match data {
+        Data::Writer(db) => super::settle::fault_of(db, name, WHAT, e),
+        Data::Reader(_) => super::settle::fault(name, WHAT, e),
+    }
 }

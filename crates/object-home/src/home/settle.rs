@@ -242,21 +242,13 @@ impl Flusher {
     async fn flushed(&self, flush_type: FlushType, seq: u64) -> Result<(), HomeError> {
         const WHAT: &str = "to make a batch durable";
         let flushed = self.db.flush_with_options(FlushOptions { flush_type }).await;
-        flushed.map_err(|e| self.fault(WHAT, &e))?;
+        flushed.map_err(|e| fault_of(&self.db, &self.name, WHAT, &e))?;
         let durable = self.db.status().durable_seq;
         if durable < seq {
             let why = format!("a flush ended with batch {durable}, before {seq}");
             return Err(HomeError::Store { name: self.name.clone(), what: WHAT, why });
         }
         Ok(())
-    }
-
-    /// An error of the database while it is written. A task of it that a fence has ended says only that the database is closed: why, that says itself.
-    pub(super) fn fault(&self, what: &'static str, e: &slatedb::Error) -> HomeError {
-        match self.db.status().close_reason {
-            Some(slatedb::CloseReason::Fenced) => fence(&self.name),
-            _ => fault(&self.name, what, e),
-        }
     }
 
     /// Notes what is empty in the log, and if `closed`, which row the manifest must have.
@@ -298,7 +290,16 @@ impl Flusher {
     }
 }
 
-/// An error of the database while it is written.
+/// An error of a writer's database. A task of it that a fence has ended says only that the database is closed: why, that
+/// says itself.
+pub(super) fn fault_of(db: &Db, name: &str, what: &'static str, e: &slatedb::Error) -> HomeError {
+    match db.status().close_reason {
+        Some(slatedb::CloseReason::Fenced) => fence(name),
+        _ => fault(name, what, e),
+    }
+}
+
+/// An error of a database that is only being opened, or read.
 pub(super) fn fault(name: &str, what: &'static str, e: &slatedb::Error) -> HomeError {
     if is_fence(e) { fence(name) } else { HomeError::of_database(name, what, e) }
 }

@@ -42,7 +42,7 @@ impl Home {
             let options =
                 CheckpointOptions { name: Some(format!("{PREFIX}{snapshot}")), ..CheckpointOptions::default() };
             let made = db.create_checkpoint(CheckpointScope::All, &options).await;
-            made.map_err(|e| settle::fault(&name, "to make a snapshot", &e))?;
+            made.map_err(|e| settle::fault_of(&db, &name, "to make a snapshot", &e))?;
             Ok(())
         });
         // Held so that nothing comes between what is durable and the snapshot.

@@ -2,18 +2,18 @@
 //!
 //! - *freed*: no replay of a durable log, or of a beginning of it, writes a block that is free once it is done.
 //! - *over*: what is written to a block that a replay would write is an image of a durable transaction.
-//! - *before*: what is written to a bitmap, a table of inodes or of descriptors, or in a log of jbd2 to any block of which it has had an image, is an
-//!   image of a durable transaction.
-//! - *tail*: the tail passes no image that is not home, durably, unless a later transaction that is durable has the block.
+//! - *before*: what is written to a bitmap, a table of inodes or of descriptors is an image of a durable transaction; with a
+//!   log of jbd2 also what is written to any block of which that has had an image.
+//! - *tail*: the tail passes no image that is not home, durably, unless a later durable transaction has the block.
 //! - *room*: no block of the log is written over that the durable tail has not passed.
 //! - *commit*: a commit block is not durable before its transaction is.
 
+use super::Volume;
 use super::read::{Head, Image, Reader, Transaction};
 use crate::log::Log;
+use ondol_format::bitmap;
 use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc};
-use ondol_format::superblock::{OFFSET, SIZE};
-use ondol_format::{Superblock, bitmap};
-use ondol_power::{Cut, Event, Layer, Medium};
+use ondol_power::{Cut, Event, Medium};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -27,45 +27,6 @@ pub(super) fn judge(log: &Log, media: &[Medium], events: &[Event]) -> Result<(),
     // What the log holds when the recording begins.
     judge.follow_head()?;
     events.iter().enumerate().try_for_each(|(n, event)| judge.event(event).map_err(|what| super::at(n, &what)))
-}
-
-/// The volume that the log is for.
-struct Volume {
-    sb: Superblock,
-    descs: Vec<GroupDesc>,
-}
-
-impl Volume {
-    fn of(image: &Layer) -> Option<Self> {
-        let mut bytes = [0; SIZE];
-        image.read(OFFSET as usize, &mut bytes);
-        let sb = Superblock::parse(&bytes, image.len() as u64).ok()?;
-        let descs = (0..sb.groups()).map(|g| {
-            let (block, offset) = sb.gdt_location(g);
-            let mut desc = vec![0; sb.desc_size().into()];
-            image.read(block as usize * sb.block_size() as usize + offset, &mut desc);
-            GroupDesc::parse(&desc).ok()
-        });
-        Some(Self { descs: descs.collect::<Option<_>>()?, sb })
-    }
-
-    /// What a block is that only transactions change.
-    fn table(&self, block: u64) -> Option<&'static str> {
-        if block == self.sb.superblock_location().0 {
-            return None;
-        }
-        let tables = |desc: &GroupDesc| {
-            let inodes = desc.inode_table..desc.inode_table + u64::from(self.sb.inode_table_blocks());
-            match () {
-                () if desc.block_bitmap == block => Some("a bitmap of blocks"),
-                () if desc.inode_bitmap == block => Some("a bitmap of inodes"),
-                () if inodes.contains(&block) => Some("a table of inodes"),
-                () => None,
-            }
-        };
-        let descriptors = (0..self.sb.desc_blocks()).any(|index| self.sb.gdt_block(index) == block);
-        self.descs.iter().find_map(tables).or(descriptors.then_some("a table of descriptors"))
-    }
 }
 
 /// What a replay would write: of each block the number of the transaction, and its image.
@@ -225,15 +186,17 @@ impl<'l> BlockJudge<'l> {
     }
 
     fn written_home(&self, block: u64, bytes: &[u8]) -> Result<(), String> {
+        if block == self.volume.sb.superblock_location().0 {
+            return Ok(());
+        }
         let is_image = |block| self.images.get(&block).is_some_and(|images| images.contains(&hash(bytes)));
         let over = self.replay.get(&block).filter(|(_, image)| **image != *bytes);
         let of_log = self.journaled.contains(&block).then_some("which transactions have written");
         let table = self.volume.table(block).or(of_log);
-        if (over.is_none() && table.is_none()) || is_image(block) || *self.stored(block) == *bytes {
+        if is_image(block) || *self.stored(block) == *bytes {
             return Ok(());
         }
         match (over, table) {
-            _ if block == self.volume.sb.superblock_location().0 => Ok(()),
             (_, Some(what)) => Err(format!(
                 "before: block {block}, {what}, is written in place, and no durable transaction has that image"
             )),

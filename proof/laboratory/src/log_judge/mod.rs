@@ -1,17 +1,20 @@
-//! A judge of the log itself: whether what is written and what is durable keeps the rules of a log, whatever a recovery would
-//! make of it.
+//! A judge of the log itself: whether what is written and what is durable keeps the rules of a log, whatever a recovery
+//! would make of it.
 //!
-//! It follows the events of a run, reads each log that is durable by itself, with the format's parsers or less, and knows nothing
-//! of the engine that wrote it: [`block`] of media that are written and flushed, [`nvm`] of the log in a pool. It finds what breaks an
-//! order in each run, and not only where that leaves wrong bytes in a state that is built. It cannot see what data a transaction
-//! lacks, nor what records in NVM mean.
+//! It follows the events of a run, reads each durable log by itself, with the format's parsers or less, and knows nothing
+//! of the engine that wrote it: [`block`] of media that are written and flushed, [`nvm`] of the log in a pool. It finds
+//! what breaks an order in each run, and not only where that leaves wrong bytes in a state that is built. It cannot see
+//! what data a transaction lacks, nor what records in NVM mean.
 
 mod block;
 mod nvm;
 mod read;
 
 use crate::log::Log;
-use ondol_power::{Event, Kind, Medium};
+use ondol_format::Superblock;
+use ondol_format::group::GroupDesc;
+use ondol_format::superblock::{OFFSET, SIZE};
+use ondol_power::{Event, Kind, Layer, Medium};
 
 /// Judges the log of a volume at each event of a run. Says nothing where its rules do not apply.
 ///
@@ -27,4 +30,43 @@ pub(crate) fn judge(log: &Log, media: &[Medium], events: &[Event]) -> Result<(),
 
 fn at(event: usize, what: &str) -> String {
     format!("the rules of the log, at event {event}: {what}")
+}
+
+/// The volume that the log is for.
+struct Volume {
+    sb: Superblock,
+    descs: Vec<GroupDesc>,
+}
+
+impl Volume {
+    fn of(image: &Layer) -> Option<Self> {
+        let mut bytes = [0; SIZE];
+        image.read(OFFSET as usize, &mut bytes);
+        let sb = Superblock::parse(&bytes, image.len() as u64).ok()?;
+        let descs = (0..sb.groups()).map(|g| {
+            let (block, offset) = sb.gdt_location(g);
+            let mut desc = vec![0; sb.desc_size().into()];
+            image.read(block as usize * sb.block_size() as usize + offset, &mut desc);
+            GroupDesc::parse(&desc).ok()
+        });
+        Some(Self { descs: descs.collect::<Option<_>>()?, sb })
+    }
+
+    /// What a block is that only transactions change.
+    fn table(&self, block: u64) -> Option<&'static str> {
+        if block == self.sb.superblock_location().0 {
+            return None;
+        }
+        let tables = |desc: &GroupDesc| {
+            let inodes = desc.inode_table..desc.inode_table + u64::from(self.sb.inode_table_blocks());
+            match () {
+                () if desc.block_bitmap == block => Some("a bitmap of blocks"),
+                () if desc.inode_bitmap == block => Some("a bitmap of inodes"),
+                () if inodes.contains(&block) => Some("a table of inodes"),
+                () => None,
+            }
+        };
+        let descriptors = (0..self.sb.desc_blocks()).any(|index| self.sb.gdt_block(index) == block);
+        self.descs.iter().find_map(tables).or(descriptors.then_some("a table of descriptors"))
+    }
 }

@@ -1,14 +1,18 @@
 //! Rules of a log in NVM.
 //!
-//! - *commit*: when the line of a commit is stored, all records that it commits are durable: a processor may write it back at once.
-//! - *room*: no line is stored to that a durable commit covers and the durable tail has not passed, but what the commit passes over.
-//! - *tail*: the tail passes only what is committed, durably, and no bitmap or table of the volume is on its way home meanwhile.
+//! - *commit*: when the line of a commit is stored, all records that it commits are durable: a processor may write it back
+//!   at once.
+//! - *room*: no line is stored to that a durable commit covers and the durable tail has not passed, but for what the commit
+//!   passes over.
+//! - *tail*: the tail passes only what is committed, durably, and no write of a bitmap or table of the volume waits for its
+//!   flush then.
 //!
 //! `docs/format.md` has the bytes.
 
+use super::Volume;
 use crate::log::NvmLog;
 use ondol_medium::{PAGE, crc32c};
-use ondol_power::{Cut, Event, LINE, Layer, Medium};
+use ondol_power::{Cut, Event, Item, Kind, LINE, Layer, Medium};
 
 /// Where the line of the tail lies in each of the two pages before the ring.
 const TAIL_AT: u64 = PAGE / 2;
@@ -63,6 +67,8 @@ struct NvmJudge<'l> {
     cut: Cut<'l>,
     lines: u64,
     seal: u32,
+    /// The volume, where it lies on a medium that is flushed.
+    volume: Option<Volume>,
     /// Commits that are stored, in their order; those that the durable tail has passed are gone.
     spans: Vec<Span>,
 }
@@ -72,7 +78,9 @@ impl<'l> NvmJudge<'l> {
         let mut uuid = [0; 16];
         media[log.medium].base.read((log.ring.start - 2 * PAGE) as usize + 16, &mut uuid);
         let lines = (log.ring.end - log.ring.start) / LINE as u64;
-        Self { log, cut: Cut::new(media), lines, seal: crc32c(!0, &[&uuid]), spans: Vec::new() }
+        let home = media.first().filter(|medium| medium.kind == Kind::Block);
+        let volume = home.and_then(|medium| Volume::of(&medium.base));
+        Self { log, cut: Cut::new(media), lines, seal: crc32c(!0, &[&uuid]), volume, spans: Vec::new() }
     }
 
     fn durable(&self) -> &Layer {
@@ -198,10 +206,24 @@ impl<'l> NvmJudge<'l> {
 
     fn judge_tail(&self, new: u64) -> Result<(), String> {
         let Some(tail) = self.tail().filter(|tail| *tail < new) else { return Ok(()) };
-        let passed = self.spans.iter().filter(|span| (tail..new).contains(&span.at));
-        match passed.into_iter().find(|span| !self.is_durable(span)) {
-            Some(span) => Err(format!("tail: it moves to {new}, and the commit at {} is not durable", span.at)),
+        let mut passed = self.spans.iter().filter(|span| (tail..new).contains(&span.at));
+        if let Some(span) = passed.find(|span| !self.is_durable(span)) {
+            return Err(format!("tail: it moves to {new}, and the commit at {} is not durable", span.at));
+        }
+        match self.cut.items().iter().find_map(|item| self.is_on_its_way(item)) {
+            Some(block) => {
+                Err(format!("tail: it moves to {new}, and what was written to block {block} is not durable"))
+            }
             None => Ok(()),
         }
+    }
+
+    /// A block of the volume's tables that was written and not flushed.
+    fn is_on_its_way(&self, item: &Item<'_>) -> Option<u64> {
+        let volume = self.volume.as_ref()?;
+        let Item::Write { medium: 0, offset, bytes, .. } = item else { return None };
+        let size = u64::from(volume.sb.block_size());
+        let mut blocks = offset / size..(offset + bytes.len() as u64).div_ceil(size);
+        blocks.find(|block| volume.table(*block).is_some())
     }
 }

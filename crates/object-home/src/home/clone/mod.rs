@@ -75,7 +75,7 @@ impl Home {
         let marked = self.wait("making a clone", async move {
             let options = CheckpointOptions { lifetime: Some(LIFETIME), ..CheckpointOptions::default() };
             let made = db.create_checkpoint(CheckpointScope::All, &options).await;
-            Ok(made.map_err(|e| settle::fault(&name, "to make a clone", &e))?.id)
+            Ok(made.map_err(|e| settle::fault_of(&db, &name, "to make a clone", &e))?.id)
         });
         // Held so that nothing comes between what is durable and the checkpoint.
         drop(order);
