@@ -227,15 +227,38 @@ pub fn functions() -> &'static [Function] {
     &FUNCTIONS
 }
 
-/// The edges at which a function begins, and their addresses.
-fn entries() -> Vec<(u32, usize)> {
+/// The file and the line of each edge, in the order of edges, that of the first at 0; of what is inlined, where it was written. `None` of what is no
+/// part of the product. They are named when this is called for the first time, which takes seconds.
+pub fn lines() -> &'static [Option<(String, u32)>] {
+    static LINES: LazyLock<Vec<Option<(String, u32)>>> = LazyLock::new(|| {
+        table()
+            .chunks_exact(2)
+            .map(|pair| {
+                let mut found = None;
+                backtrace::resolve((pair[0] + 1) as *mut _, |symbol| {
+                    let file = symbol.filename().and_then(|path| path.to_str()?.split_once(COPY));
+                    found = found.take().or_else(|| Some((file?.1.to_owned(), symbol.lineno()?)));
+                });
+                found
+            })
+            .collect()
+    });
+    &LINES
+}
+
+/// The compiler's table: of each edge its address, and whether a function begins there.
+fn table() -> &'static [usize] {
     let [start, words] = TABLE.each_ref().map(|word| word.load(Relaxed));
     if start == 0 {
-        return Vec::new();
+        return &[];
     }
     // SAFETY: the compiler has put so many words there, for as long as the program runs.
-    let table = unsafe { std::slice::from_raw_parts(start as *const usize, words) };
-    let pairs = table.chunks_exact(2).zip(1..);
+    unsafe { std::slice::from_raw_parts(start as *const usize, words) }
+}
+
+/// The edges at which a function begins, and their addresses.
+fn entries() -> Vec<(u32, usize)> {
+    let pairs = table().chunks_exact(2).zip(1..);
     pairs.filter(|(pair, _)| pair[1] & 1 == 1).map(|(pair, edge)| (edge, pair[0])).collect()
 }
 

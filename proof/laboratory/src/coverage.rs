@@ -1,6 +1,6 @@
 //! Which edges of the product's control flow were executed, and which power was lost right around.
 
-use ondol_coverage::{Function, Heard, Hit, edges, functions};
+use ondol_coverage::{Function, Heard, Hit, edges, functions, lines};
 use ondol_power::Event;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -102,36 +102,45 @@ impl Tally {
         shares
     }
 
-    /// For `--json`: by module, how many edges there are, were executed, and were crashed around; and the functions of these
-    /// modules that were not executed. Nothing where the build has no edges.
+    /// By file, the lines at which a branch begins that was never executed, in no copy that the compiler has made of it.
+    pub fn unexecuted(&self) -> BTreeMap<&'static str, BTreeSet<u32>> {
+        let mut found: [BTreeMap<&str, BTreeSet<u32>>; 2] = Default::default();
+        for (place, edge) in lines().iter().zip(1..) {
+            if let Some((file, line)) = place {
+                found[usize::from(self.executed.has(edge))].entry(file).or_default().insert(*line);
+            }
+        }
+        let [mut never, executed] = found;
+        never.iter_mut().for_each(|(file, lines)| {
+            lines.retain(|line| executed.get(file).is_none_or(|executed| !executed.contains(line)))
+        });
+        never.retain(|_, lines| !lines.is_empty());
+        never
+    }
+
+    /// For `--json`: by module, how many edges there are, were executed, and were crashed around; and by file, the lines of branches
+    /// that were not executed. Nothing where the build has no edges.
     pub fn json(&self) -> Option<serde_json::Value> {
         if edges() == 0 {
             return None;
         }
-        let shares = self.shares();
-        let is_new = |function: &&Function| {
-            let own = module(function).is_some_and(|name| shares.contains_key(&name));
-            own && !self.executed.has(function.edges.0)
-        };
-        let place = |function: &Function| format!("{}:{} {}", function.file, function.line, function.name);
-        let unexecuted: BTreeSet<String> = functions().iter().filter(is_new).map(place).collect();
         let entry = |(name, Share { edges, executed, crashed }): (&String, &Share)| {
             (name.clone(), serde_json::json!({ "edges": edges, "executed": executed, "crashed": crashed }))
         };
-        let modules: serde_json::Map<_, _> = shares.iter().map(entry).collect();
-        Some(serde_json::json!({ "modules": modules, "unexecuted": unexecuted }))
+        let modules: serde_json::Map<_, _> = self.shares().iter().map(entry).collect();
+        Some(serde_json::json!({ "modules": modules, "unexecuted": self.unexecuted() }))
     }
 
-    /// The same for readers. Nothing where the build has no edges.
+    /// For readers: by file, the lines of branches that were never executed. Nothing where the build has no edges.
     pub fn told(&self) -> Option<String> {
         if edges() == 0 {
             return None;
         }
-        let mut text = format!("  edges of the control flow: {:>46} {:>8} {:>8}", "all", "executed", "crashed");
-        for (name, Share { edges, executed, crashed }) in self.shares() {
-            text += &format!("\n    {name:70} {edges:6} {executed:8} {crashed:8}");
-        }
-        Some(text)
+        let of_file = |(file, lines): (&str, BTreeSet<u32>)| {
+            let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
+            format!("\n    {file}: {}", lines.join(" "))
+        };
+        Some(self.unexecuted().into_iter().map(of_file).collect())
     }
 }
 

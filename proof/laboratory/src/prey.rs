@@ -117,7 +117,12 @@ impl Prey {
         };
         let pool = (self.engine == JournalEngine::Scalable)
             .then(|| disks::pool(workload.mount.pool(workload.image.block_size()), self.domain));
-        Ok(disks.into_iter().chain(pool).collect())
+        let mut all: Vec<Layer> = disks.into_iter().chain(pool).collect();
+        let lines = workload.mount.lines_to_end(self.domain).filter(|_| self.engine.logs_records());
+        if let (Some(lines), Some(pool)) = (lines, all.last_mut()) {
+            *pool = disks::near_end(pool, lines);
+        }
+        Ok(all)
     }
 
     fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {

@@ -110,7 +110,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     run.go(&mut lockstep, &domain, &mut |_, _| Ok(()))?;
     (run.events, run.heard) = (domain.take(), listening.finish());
     lockstep.compare().map_err(Box::new)?;
-    log_judge::judge(&run.log, &run.media, &run.events).map_err(RecordError::Rule)?;
+    log_judge::judge(&run.log, &run.media, &run.events, true).map_err(RecordError::Rule)?;
     let covered = covered(&run);
     run.end(&covered);
     Ok(run)

@@ -103,7 +103,7 @@ impl Search<'_> {
 
 /// Whether the log keeps its rules, in each interleaving: most are not crashed.
 fn judge(trace: &Trace) -> Result<(), String> {
-    log_judge::judge(&Log::of(&trace.base)?, &log::media(trace.base.clone()), &trace.events)
+    log_judge::judge(&Log::of(&trace.base)?, &log::media(trace.base.clone()), &trace.events, false)
 }
 
 /// Whether two runs have answered, and left, the same.

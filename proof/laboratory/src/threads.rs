@@ -34,7 +34,7 @@ impl ThreadsRun {
     ) -> Result<Self, String> {
         let run = record(setup, program, schedule).map_err(|e| e.to_string())?;
         let new = Self::new(setup, run, description)?;
-        log_judge::judge(&new.log, &new.media, &new.run.events)?;
+        log_judge::judge(&new.log, &new.media, &new.run.events, false)?;
         Ok(new)
     }
 

@@ -5,9 +5,11 @@ use crate::batching;
 use ondol::Media;
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Fixed, Timestamp};
 use ondol_format::Superblock;
 use ondol_format::superblock::{OFFSET, SIZE};
-use ondol_medium::{AreaKind, Domain, Frozen, Nvm, NvmError, Pool, PoolError, PoolSpec};
+use ondol_medium::{AreaKind, Domain, Frozen, Nvm, NvmError, Pool, PoolError, PoolSpec, crc32c};
+use ondol_nvm_log::{Contents, OnDamage};
 use ondol_page_table::{PageTable, TableSpec};
 use ondol_power::{Event, Layer, PowerDomain};
 use ondol_stores::Recorder;
@@ -188,6 +190,29 @@ pub fn pool(log: u64, domain: Domain) -> Layer {
     let pool = nvm.map_err(PoolError::from).and_then(|nvm| Pool::create(nvm, &spec));
     let bytes = pool.and_then(|pool| Ok(pool.nvm().to_bytes()?));
     Layer::new(bytes.expect("a pool in memory"))
+}
+
+/// The same pool, with a log that is empty and whose next records take the last so many lines of its ring, and then the first.
+///
+/// # Panics
+/// It is no pool with room for a log.
+pub fn near_end(pool: &Layer, lines: u64) -> Layer {
+    const TAIL_AT: usize = 2048;
+    let nvm = nvm(pool).expect("memory");
+    let pool = Pool::open(nvm).expect("a pool");
+    drop(Contents::open(&pool, &Fixed::new(Timestamp::default(), 9), OnDamage::Refuse).expect("a log"));
+    let area = pool.area(AreaKind::JOURNAL_LOG).expect("an area for the log");
+    let (mut bytes, start) = (pool.nvm().to_bytes().expect("bytes of memory"), area.start as usize);
+    let seal = crc32c(!0, &[&bytes[start + 16..start + 32]]);
+    for copy in [0, PAGE] {
+        let tail = &mut bytes[start + copy + TAIL_AT..][..64];
+        let first = u64::from_le_bytes(tail[8..16].try_into().expect("a word"));
+        // A log begins with a lap that is as long as its ring.
+        tail[8..16].copy_from_slice(&(2 * first - lines.min(first)).to_le_bytes());
+        let sum = crc32c(seal, &[&tail[4..]]);
+        tail[..4].copy_from_slice(&sum.to_le_bytes());
+    }
+    Layer::new(bytes)
 }
 
 /// Bytes of a page of a page table.

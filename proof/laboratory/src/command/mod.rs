@@ -17,7 +17,7 @@ use ondol_medium::{Domain, DomainError};
 use ondol_power::Sampling;
 use ondol_testkit::op::text;
 use ondol_testkit::{image, resizing};
-use show::Show;
+use show::{Show, Sum};
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -287,7 +287,7 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
     let violations = if args.plant.is_some() { 1 } else { DIFFERENT };
     let (processor_seconds, shrinks) = (args.processor_seconds, !args.as_found);
     let budget = Budget { states: args.states, threads, processor_seconds, violations, shrinks };
-    let mut all = 0;
+    let mut sum = Sum::default();
     for quarry in quarries(args)? {
         let show = Show::new(args, quarry.clone(), seconds, &signals);
         let found = show.during(|watch| match &quarry {
@@ -312,8 +312,8 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
             }
         })?;
         show.report(&found);
-        all += found.report.violations.len();
-        let stops = signals.code().is_some() || (args.plant.is_some() && all > 0);
+        sum.add(found);
+        let stops = signals.code().is_some() || (args.plant.is_some() && !sum.report.violations.is_empty());
         if stops {
             break;
         }
@@ -321,7 +321,10 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
     if signals.code().is_some() {
         eprintln!("ondol crash: interrupted; this was tried until then");
     }
-    Ok(ended(all, &signals))
+    if !args.json {
+        sum.print();
+    }
+    Ok(ended(sum.report.violations.len(), &signals))
 }
 
 /// After so many different violations there is enough to do.

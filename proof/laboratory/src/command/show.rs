@@ -1,8 +1,9 @@
 //! What is seen of a hunt: how far it is, and what it found.
 
 use super::{Quarry, say};
-use crate::explore::{Violation, Watch};
+use crate::explore::{Report, Violation, Watch};
 use crate::hunt::{Found, Part};
+use crate::log_judge;
 use crate::signals::Signals;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +12,55 @@ use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
 use std::io::IsTerminal;
 use std::time::Duration;
+
+/// Says that a hunt is over when it is dropped: also by a panic, or the command would wait for whoever follows.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// What a command has tried in all.
+#[derive(Default)]
+pub(super) struct Sum {
+    hunts: u64,
+    workloads: u64,
+    pub(super) report: Report,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, found: Found) {
+        self.hunts += 1;
+        self.workloads += found.workloads;
+        self.report.add(found.report);
+    }
+
+    /// Prints what was tried, how, and what was never executed.
+    pub(super) fn print(&self) {
+        let Self { hunts, workloads, report } = self;
+        let [runs, events] = log_judge::looked();
+        say!(
+            "\nin all: {hunts} hunts, {workloads} workloads, {} states at {} crash points; violations: {}",
+            report.distinct,
+            report.crash_points,
+            report.violations.len()
+        );
+        say!("  order: the logs of {runs} runs were held against their rules, at each of {events} events");
+        say!(
+            "  after a crash: {} states in crashed recoveries, {} of volumes in use again, {} with a bit that has changed",
+            report.nested,
+            report.used_states,
+            report.flipped
+        );
+        say!("  others: e2fsck judged {} states, the kernel {}", report.second_opinions, report.by_kernel);
+        match report.coverage.told() {
+            Some(lines) => say!("  never executed, by file the lines at which a branch begins:{lines}"),
+            None => say!("  never executed: this build does not know; `cargo xtask lab crash` makes one that does"),
+        }
+    }
+}
 
 /// The hunt on one engine, for who waits for it.
 pub(super) struct Show<'a> {
@@ -33,9 +83,8 @@ impl<'a> Show<'a> {
     pub(super) fn during<T>(&self, hunt: impl FnOnce(&Watch) -> T) -> T {
         std::thread::scope(|scope| {
             scope.spawn(|| self.follow());
-            let found = hunt(&self.watch);
-            self.over.store(true, Relaxed);
-            found
+            let _over = Over(&self.over);
+            hunt(&self.watch)
         })
     }
 
@@ -215,9 +264,6 @@ impl<'a> Show<'a> {
             );
         }
         say!("  {seconds:.1} seconds, {per_second:.0} states a second");
-        if let Some(edges) = report.coverage.told() {
-            say!("{edges}");
-        }
         say!("  violations: {}", report.violations.len());
         for violation in &report.violations {
             match violation.times {

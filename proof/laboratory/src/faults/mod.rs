@@ -41,7 +41,7 @@ pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<
     trial.go(ops)?;
     let (tried, mut run) = (all.state.lock().tried, trial.run);
     (run.events, run.heard) = (all.domain.take(), listening.finish());
-    crate::log_judge::judge(&run.log, &run.media, &run.events)?;
+    crate::log_judge::judge(&run.log, &run.media, &run.events, true)?;
     run.allowed = allowed(&run.events, &covered(&run));
     Ok((run, tried))
 }

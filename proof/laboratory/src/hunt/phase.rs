@@ -148,7 +148,7 @@ impl<'a> Phase<'a> {
             Phase::endless("single calls", 2, |_| Box::new(workload::single())).wide(40),
             Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))).wide(40),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
-            Phase::endless("little space", 1, move |round| Box::new(workload::scarce(other(round)))),
+            Phase::endless("little space", 2, move |round| Box::new(workload::scarce(other(round)))),
             Phase::guided(3, seed),
             Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
             Phase::endless("faults", 2, move |round| {

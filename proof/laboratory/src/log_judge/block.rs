@@ -4,6 +4,8 @@
 //! - *over*: what is written to a block that a replay would write is an image of a durable transaction.
 //! - *before*: what is written to a bitmap, a table of inodes or of descriptors is an image of a durable transaction; with a
 //!   log of jbd2 also what is written to any block of which that has had an image.
+//! - *late*: no image is written in place once the durable log has its block free; where there are several threads, a checkpoint
+//!   that is under way may end.
 //! - *tail*: the tail passes no image that is not home, durably, unless a later durable transaction has the block.
 //! - *room*: no block of the log is written over that the durable tail has not passed.
 //! - *commit*: a commit block is not durable before its transaction is.
@@ -21,9 +23,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 ///
 /// # Errors
 /// The rule that is broken, and by what.
-pub(super) fn judge(log: &Log, media: &[Medium], events: &[Event]) -> Result<(), String> {
+pub(super) fn judge(log: &Log, media: &[Medium], events: &[Event], is_alone: bool) -> Result<(), String> {
     let Some(volume) = Volume::of(&media[0].base) else { return Ok(()) };
-    let mut judge = BlockJudge::new(log, media, volume);
+    let mut judge = BlockJudge { is_alone, ..BlockJudge::new(log, media, volume) };
     // What the log holds when the recording begins.
     judge.follow_head()?;
     events.iter().enumerate().try_for_each(|(n, event)| judge.event(event).map_err(|what| super::at(n, &what)))
@@ -38,6 +40,8 @@ struct BlockJudge<'l> {
     medium: usize,
     slots: HashMap<u64, u64>,
     volume: Volume,
+    /// Nothing else goes on while something is written.
+    is_alone: bool,
     cut: Cut<'l>,
     /// The durable log, as far as it counts.
     head: Option<Head>,
@@ -65,6 +69,7 @@ impl<'l> BlockJudge<'l> {
             head: reader.head(&media[log.medium].base),
             reader,
             volume,
+            is_alone: true,
             transactions: Vec::new(),
             replay: Replay::new(),
             images: HashMap::new(),
@@ -163,17 +168,19 @@ impl<'l> BlockJudge<'l> {
         (!unwritten).then(|| self.replayed(desc.block_bitmap))
     }
 
-    fn judge_freed(&mut self) -> Result<(), String> {
+    /// Whether a block is free after a replay. Bitmaps are kept for the next one.
+    fn is_free(&self, block: u64, bitmaps: &mut HashMap<u32, Option<Image>>) -> bool {
         let sb = &self.volume.sb;
-        let first = u64::from(sb.first_data_block());
+        let Some(at) = block.checked_sub(u64::from(sb.first_data_block())) else { return false };
+        let g = (at / u64::from(sb.blocks_per_group())) as u32;
+        let bit = at % u64::from(sb.blocks_per_group()) / u64::from(sb.cluster_ratio());
+        let bitmap = bitmaps.entry(g).or_insert_with(|| self.bitmap(g));
+        bitmap.as_ref().is_some_and(|bitmap| !bitmap::test(bitmap, bit as usize))
+    }
+
+    fn judge_freed(&mut self) -> Result<(), String> {
         let mut bitmaps = HashMap::new();
-        let mut is_free = |block: u64| {
-            let Some(at) = block.checked_sub(first) else { return false };
-            let g = (at / u64::from(sb.blocks_per_group())) as u32;
-            let bit = at % u64::from(sb.blocks_per_group()) / u64::from(sb.cluster_ratio());
-            let bitmap = bitmaps.entry(g).or_insert_with(|| self.bitmap(g));
-            bitmap.as_ref().is_some_and(|bitmap| !bitmap::test(bitmap, bit as usize))
-        };
+        let mut is_free = |block: u64| self.is_free(block, &mut bitmaps);
         if let Some((block, (sequence, _))) = self.replay.iter().find(|(block, _)| is_free(**block)) {
             let last = self.transactions.last().map_or(0, |tx| tx.sequence);
             return Err(format!(
@@ -193,6 +200,13 @@ impl<'l> BlockJudge<'l> {
         let over = self.replay.get(&block).filter(|(_, image)| **image != *bytes);
         let of_log = self.journaled.contains(&block).then_some("which transactions have written");
         let table = self.volume.table(block).or(of_log);
+        let is_filled = bytes.iter().all(|byte| *byte == bytes[0]);
+        if self.is_alone && is_image(block) && over.is_none() && !is_filled && self.is_free(block, &mut HashMap::new())
+        {
+            return Err(format!(
+                "late: block {block} is free in the durable log, and an image of it is written in place"
+            ));
+        }
         if is_image(block) || *self.stored(block) == *bytes {
             return Ok(());
         }

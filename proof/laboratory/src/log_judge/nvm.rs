@@ -54,11 +54,11 @@ impl Span {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 

@@ -1,7 +1,7 @@
 //! How the volume of a workload is mounted, beside its engine and data mode.
 
 use ondol::{DeviceClass, Fsync, JournalEngine, Options};
-use ondol_medium::PAGE;
+use ondol_medium::{Domain, PAGE};
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,12 +25,23 @@ pub enum Mount {
     Early,
     /// Much room, over what is said to be memory: new data is written through, and units are not compressed.
     Through,
+    /// As [`Mount::Tight`], and a log in NVM begins shortly before the end of its ring, so that records go round it.
+    Lap,
 }
 
 impl Mount {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty, Self::File, Self::Kept, Self::Early, Self::Through];
+    pub const ALL: [Self; 9] = [
+        Self::Tight,
+        Self::Roomy,
+        Self::Zeroing,
+        Self::Dirty,
+        Self::File,
+        Self::Kept,
+        Self::Early,
+        Self::Through,
+        Self::Lap,
+    ];
 
     /// One of all, with little memory more often.
     pub(crate) fn in_turn(n: u64) -> Self {
@@ -47,6 +58,7 @@ impl Mount {
             Self::Kept => "kept",
             Self::Early => "early",
             Self::Through => "through",
+            Self::Lap => "lap",
         }
     }
 
@@ -59,6 +71,7 @@ impl Mount {
         match self {
             // Few records make a slice, and a checkpoint has several of them to take.
             Self::File => Self::Tight.over(options, engine).with_fsync(Fsync::File),
+            Self::Lap => Self::Tight.over(options, engine),
             Self::Tight if engine.logs_records() => options.with_cache(LITTLE),
             Self::Tight => options,
             Self::Roomy | Self::Kept => options.with_cache(ROOMY),
@@ -74,8 +87,14 @@ impl Mount {
     /// Bytes of an NVM log of a volume with blocks of so many bytes. The small one comes to its end again and again, and still takes operations of
     /// a hundred blocks; the other takes more than a workload writes.
     pub(crate) fn pool(self, block_size: u64) -> u64 {
-        let blocks = if matches!(self, Self::Tight | Self::File) { 640 } else { 1024 };
+        let blocks = if matches!(self, Self::Tight | Self::File | Self::Lap) { 640 } else { 1024 };
         blocks * block_size
+    }
+
+    /// Lines of an NVM log that lie before the end of its ring when a workload begins; `None` for all.
+    pub(crate) fn lines_to_end(self, domain: Domain) -> Option<u64> {
+        // Workloads differ in what they do before they are recorded. With the persistence domain another part of it is near the end.
+        (self == Self::Lap).then_some(if domain.caches_survive() { 900 } else { 500 })
     }
 
     /// Bytes of an NVM log in the pool that an image lies in. Each state looks through it twice, so it is as short as operations of fifty pages allow.

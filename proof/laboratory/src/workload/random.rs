@@ -29,16 +29,43 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
 /// Sequences on volumes that have little left, without end: calls find no space in their midst, and what is freed is taken at once.
 pub fn scarce(seed: u64) -> impl Iterator<Item = Workload> + Send {
     random(seed ^ 0x5CA4_CE00).zip(0u64..).map(move |(mut workload, n)| {
-        let sizes = ["8M", "4M", "2M", "1M", "512K", "256K", "128K", "64K", "32K", "16K", "8K", "4K", "2K", "1K", "1K"];
-        let takes = sizes.iter().enumerate().map(|(i, size)| format!("fallocate-keep /full {}M {size}\n", 16 * i));
-        let left = n * 7 % 48;
-        let hole = format!("create /left 0644\nfallocate /left 0 {}K\ncreate /full 0644\n", left + 1);
-        workload.before.extend(parse(&(hole + &takes.collect::<String>() + "unlink /left\nsync")));
+        let of_this = seed.rotate_left(32) ^ n;
+        if n % 2 == 1 {
+            workload.before = parse("create /b 0644");
+            workload.calls = number_fills_from(parse(&generations(of_this)), REWRITES);
+        }
+        let left = if n % 2 == 1 { 1 + n / 2 % 12 } else { 1 + n * 7 % 48 };
+        workload.before.extend(parse(&all_but(left)));
         // An allocation that found no space is taken back, which is no call of its own.
         workload.calls.retain(|op| !matches!(op, Op::Fallocate { .. }));
         workload.name = format!("little space {seed}/{n}");
         workload
     })
+}
+
+/// Takes all space but so many KiB.
+fn all_but(left: u64) -> String {
+    let sizes = ["8M", "4M", "2M", "1M", "512K", "256K", "128K", "64K", "32K", "16K", "8K", "4K", "2K", "1K", "1K"];
+    let takes = sizes.iter().enumerate().map(|(i, size)| format!("fallocate-keep /full {}M {size}\n", 16 * i));
+    let hole = format!("create /left 0644\nfallocate /left 0 {left}K\ncreate /full 0644\n");
+    hole + &takes.collect::<String>() + "unlink /left\nsync"
+}
+
+/// Blocks go from owner to owner: each is made, changed and given back, and what was given back is taken by something of another kind, with
+/// commits and checkpoints between any two of these.
+fn generations(seed: u64) -> String {
+    let random = Fixed::new(Timestamp::default(), seed);
+    let below = |n: usize| random.random_u32() as usize % n;
+    let between = || ["", "", "sync\n", "sync\n", "sync\nbring-home\n", "idle 6\n"][below(6)];
+    let one = |n| {
+        let path = format!("/o{n}");
+        let [make, change, free] = OWNERS[below(OWNERS.len())].map(|calls| calls.replace('P', &path) + "\n");
+        let (taker, left) = TAKERS[below(TAKERS.len())];
+        let left = if below(3) > 0 { left } else { "" };
+        let steps = [&make, between(), &change, between(), &free, between(), taker, "\n", between(), left, "\n"];
+        steps.concat() + between()
+    };
+    (0..2 + below(3)).map(one).collect::<String>() + "sync"
 }
 
 /// Interleavings of each program of threads.
@@ -75,17 +102,31 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
-/// A block of metadata each: how it is made at a path, changed, and given back.
-const OWNERS: [[&str; 3]; 4] = [
+/// A block of metadata each, or some: how it is made at a path, changed, and given back.
+const OWNERS: [[&str; 3]; 8] = [
     ["mkdir P 0755", "create P/x 0644\nunlink P/x", "rmdir P"],
     ["create P 0644\nsetxattr P user.x 600 #1", "setxattr P user.x 500 #2", "removexattr P user.x"],
     ["create P 0644\nsetxattr P user.x 700 #3", "setxattr P user.x 600 #4", "unlink P"],
     ["create P 0644\nchattr P j\nwrite P 0 1000 #5", "write P 10 90 #6", "truncate P 0"],
+    ["create P 0644\nchattr P j\nwrite P 0 3000 #7", "punch P 1K 1K", "unlink P"],
+    [
+        "create P 0644\nwrite P 0 700 #8\nwrite P 5K 700 #9\nwrite P 10K 700 #10\nwrite P 15K 700 #11\nwrite P 20K 700 #12",
+        "punch P 5K 4K",
+        "truncate P 1000",
+    ],
+    ["symlink P aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg", "utimens P 5 6", "unlink P"],
+    ["create P 0644\nsetxattr P user.v 1500 #13", "setxattr P user.v 1400 #14", "setxattr P user.v 20 #15"],
 ];
 
-/// What takes a block that is free.
-const TAKERS: [&str; 4] =
-    ["write /b 0 1K #90", "mkdir /n 0755\ncreate /n/x 0644", "setxattr /b user.x 600 #91", "write /b 0 3000 #92"];
+/// What takes a block that is free, and gives it back.
+const TAKERS: [(&str, &str); 6] = [
+    ("write /b 0 1K #90", "truncate /b 0"),
+    ("mkdir /n 0755\ncreate /n/x 0644", "unlink /n/x\nrmdir /n"),
+    ("setxattr /b user.x 600 #91", "removexattr /b user.x"),
+    ("write /b 0 3000 #92", "truncate /b 1000"),
+    ("chattr /b j\nwrite /b 1K 2000 #93", "truncate /b 0\nchattr /b -"),
+    ("create /c 0644\nwrite /c 0 12K #94\nfsync /c", "unlink /c"),
+];
 
 /// What [`threads()`] has of programs in which blocks are handed on, without end.
 pub fn handed_on(seed: u64) -> impl Iterator<Item = Workload> + Send {
@@ -97,7 +138,7 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: usize| random.random_u32() as usize % n;
     // In directories of their own, so that neither waits for the other's lock.
-    let owners = ["/p/o", "/q/o"].map(|path| OWNERS[below(4)].map(|calls| calls.replace('P', path)));
+    let owners = ["/p/o", "/q/o"].map(|path| OWNERS[below(OWNERS.len())].map(|calls| calls.replace('P', path)));
     let [[make, change, free], [make_other, change_other, free_other]] = owners;
     let first = "create /b 0644\ncreate /f 0644\nmkdir /p 0755\nmkdir /q 0755";
     // As much as a checkpoint takes, and more: what is freed is freed behind it.
@@ -105,7 +146,7 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
     let before = [first, &make, &make_other, &change, &change_other, &much].join("\n");
     let one = [&free, ["sync", "sync\nbring-home", "idle 6", "fsync /f"][below(4)]].join("\n");
     let ends = ["idle 6", "sync", "bring-home", "fsync /b"][below(4)];
-    let other = [&free_other, ["sync", "idle 6"][below(2)], TAKERS[below(4)], ends].join("\n");
+    let other = [&free_other, ["sync", "idle 6"][below(2)], TAKERS[below(TAKERS.len())].0, ends].join("\n");
     Workload {
         name,
         image: Kind::USUAL[n as usize % 3],

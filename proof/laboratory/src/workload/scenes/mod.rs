@@ -3,6 +3,7 @@
 //! They are made so that single places are reached for certain; random workloads meet them by chance, and what meets something new is
 //! varied. Each is explored in all data modes.
 
+mod edges;
 mod failing;
 mod forms;
 mod journal;
@@ -112,6 +113,7 @@ pub fn scenes() -> impl Iterator<Item = Workload> + Send {
         failing::scenes(),
         together::scenes(),
         promised::scenes(),
+        edges::scenes(),
     ];
     all.into_iter().flatten().flat_map(Scene::workloads)
 }
