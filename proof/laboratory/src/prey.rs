@@ -1,6 +1,7 @@
 //! One workload: recorded, explored, replayed, and made small.
 
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
+use crate::faults::together::{self, Together};
 use crate::faults::{self, Fault, Faults, Tried};
 use crate::image::Kind;
 use crate::pools;
@@ -14,6 +15,7 @@ use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_faults::Defect;
 use ondol_medium::{Domain, PAGE};
 use ondol_power::Layer;
+use ondol_schedule::Schedule;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
 use ondol_testkit::{disks, image};
@@ -61,6 +63,7 @@ pub(crate) fn caught<T>(record: impl FnOnce() -> Result<T, String>) -> Result<T,
 pub(crate) enum Recorded {
     One(Box<Run>),
     Several(Box<ThreadsRun>),
+    Failing(Box<Together>),
 }
 
 impl Recorded {
@@ -68,6 +71,7 @@ impl Recorded {
         match self {
             Self::One(run) => explore::explore(&**run, limits, watch),
             Self::Several(run) => explore::explore(&**run, limits, watch),
+            Self::Failing(run) => explore::explore(&**run, limits, watch),
         }
     }
 
@@ -75,6 +79,7 @@ impl Recorded {
         match self {
             Self::One(run) => explore::replay(&**run, path),
             Self::Several(run) => explore::replay(&**run, path),
+            Self::Failing(run) => explore::replay(&**run, path),
         }
     }
 
@@ -82,6 +87,7 @@ impl Recorded {
         match self {
             Self::One(run) => explore::smallest(&**run, violation),
             Self::Several(run) => explore::smallest(&**run, violation),
+            Self::Failing(run) => explore::smallest(&**run, violation),
         }
     }
 }
@@ -161,6 +167,43 @@ impl Prey {
             Ok(Recorded::One(Box::new(run)))
         };
         self.faults_of(disks, workload, faults)?.into_iter().map(one).collect()
+    }
+
+    /// Several threads on a medium that fails: once for each fault, each in an interleaving of its own.
+    fn record_together(
+        &self,
+        setup: &threads::Setup,
+        program: &Program,
+        workload: &Workload,
+        faults: Faults,
+    ) -> Result<Vec<Recorded>, Box<Violation>> {
+        let one = |schedule: Schedule, fault: Option<Fault>| {
+            let failing = Self { fault: fault.map(Faults::One), ..self.clone() };
+            let workload = workload.under(Some(schedule));
+            let run = caught(|| together::record(setup, program, schedule, fault));
+            let (tried, run) = run.map_err(|what| failing.uncrashed(&workload, what))?;
+            let described = run.map(|(stats, mut run)| {
+                run.description = failing.describe(&workload);
+                (stats, Recorded::Failing(Box::new(run)))
+            });
+            Ok::<_, Box<Violation>>((tried, described))
+        };
+        let (first, seed) = match workload.others.as_ref().map(|others| others.schedules) {
+            Some(Schedules::One(schedule)) => (schedule, None),
+            Some(Schedules::Search { seed, .. }) => (Schedule::in_turn(seed), Some(seed)),
+            None => return Ok(Vec::new()),
+        };
+        let (tried, run) = match faults {
+            Faults::One(_) => (Tried::default(), None),
+            Faults::Search { .. } | Faults::Spread { .. } => one(first, None)?,
+        };
+        let stats = run.map(|(stats, _)| stats);
+        let mut runs = Vec::new();
+        for (n, fault) in faults.of(tried).into_iter().enumerate() {
+            let fitted = stats.as_ref().zip(seed).map(|(stats, seed)| Schedule::fitted_to(stats, seed ^ n as u64));
+            runs.extend(one(fitted.unwrap_or(first), Some(fault))?.1.map(|(_, run)| run));
+        }
+        Ok(runs)
     }
 
     /// In which ways the medium fails while a workload is done, one way for each run.
@@ -260,6 +303,9 @@ impl Prey {
         let program = [std::slice::from_ref(&workload.calls), &others.calls].concat();
         let program =
             Program::new(program).map_err(|e| self.uncrashed(workload, e.to_string()))?.with_lead(others.lead);
+        if let Some(faults) = self.fault {
+            return self.record_together(&setup, &program, workload, faults);
+        }
         let several = |run| Recorded::Several(Box::new(run));
         match others.schedules {
             Schedules::One(schedule) => {

@@ -5,6 +5,7 @@
 
 mod fault;
 mod medium;
+pub(crate) mod together;
 
 pub use fault::{Fault, Faults, Kind};
 
@@ -14,7 +15,7 @@ use crate::log::{self, Log};
 use crate::run::{Run, Setup, after_crash, allowed, covered};
 use crate::subject::Description;
 use medium::{Failing, Failures};
-use ondol::DataMode;
+use ondol::{DataMode, Options};
 use ondol_coverage::{Heard, listen};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_power::{Layer, PowerDomain};
@@ -30,7 +31,7 @@ use ondol_testkit::target::{Library, Lockstep, Target};
 /// # Errors
 /// A call does what it should not.
 pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<(Run, Tried), String> {
-    let (base, model) = dirty(setup)?;
+    let (base, model) = dirty(&setup.disks, &setup.options, &setup.ops, setup.seed)?;
     let log = Log::of(&base)?;
     let (domain, listening) = (PowerDomain::new(), listen(true));
     let outlives_flushes = base.iter().any(disks::is_pool);
@@ -47,12 +48,12 @@ pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<
 }
 
 /// What has to be recovered, and what it is then.
-fn dirty(setup: &Setup) -> Result<(Vec<Layer>, Model), String> {
-    let stores = disks::stores(&setup.disks);
+fn dirty(disks: &[Layer], options: &Options, before: &[Op], seed: u64) -> Result<(Vec<Layer>, Model), String> {
+    let stores = disks::stores(disks);
     let media = stores.media().map_err(|e| e.to_string())?;
-    let library = Library::open(media, &setup.options, setup.seed).map_err(|e| e.to_string())?;
+    let library = Library::open(media, options, seed).map_err(|e| e.to_string())?;
     let mut lockstep = Lockstep::new(library)?;
-    for op in setup.ops.iter().chain([&Op::Sync]) {
+    for op in before.iter().chain([&Op::Sync]) {
         let _outcome = lockstep.step(op).map_err(|e| e.to_string())?;
     }
     let mut model = lockstep.model().clone();
@@ -100,12 +101,7 @@ impl Trial {
             Err(_) if self.failed() => return Ok(()),
             Err(e) => return Err(format!("cannot be opened: {e}")),
         };
-        let mut state = self.all.state.lock();
-        for kind in [Kind::Read, Kind::Write, Kind::Flush] {
-            let [opening, all] = state.tried.of(kind);
-            *opening = *all;
-        }
-        drop(state);
+        self.all.opened();
         // What consists of several atomic steps may fail between them: then nobody can tell what it has done.
         let atomic = library.atomic_bytes();
         for op in ops.iter().filter(|op| !op.is_stepwise(atomic)) {

@@ -153,7 +153,8 @@ impl<'a> Phase<'a> {
             Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
             Phase::endless("faults", 2, move |round| {
                 let single = workload::scattered(workload::exhaustive_1(), other(round));
-                Box::new(single.zip(workload::random(other(round))).flat_map(|(one, other)| [one, other]))
+                let of_one = single.zip(workload::random(other(round)));
+                Box::new(of_one.zip(workload::apart(other(round))).flat_map(|((a, b), c)| [a, b, c]))
             })
             .failing(),
         ];

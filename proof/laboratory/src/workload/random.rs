@@ -102,6 +102,47 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
+/// Two or three threads for a medium that fails, without end: each makes, changes and removes files in a directory of its own, and writes no byte twice.
+pub fn apart(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    (0..).map(move |n: u64| {
+        let random = Fixed::new(Timestamp::default(), seed.rotate_left(32) ^ n ^ 0xFA11);
+        let below = |n: usize| random.random_u32() as usize % n;
+        let count = 2 + below(2);
+        let before =
+            |at| format!("mkdir /{at} 0755\ncreate /{at}/a 0644\nwrite /{at}/a 0 2000 #1\nmkdir /{at}/d 0755\n");
+        let calls = |at: usize| {
+            let call = |step: usize| {
+                let calls = [
+                    format!("create /{at}/f{step} 0644\nwrite /{at}/f{step} 0 3000 #1\nfsync /{at}/f{step}"),
+                    format!("write /{at}/a {}K 3K #1\nfdatasync /{at}/a", 4 * (step + 1)),
+                    format!("setxattr /{at}/a user.v 300 #1\nfsync /{at}/a"),
+                    format!("mkdir /{at}/d{step} 0755\nsync"),
+                    format!("rename /{at}/a /{at}/d/a\nrename /{at}/d/a /{at}/a\nfsync /{at}/d"),
+                    format!("create /{at}/g 0644\nwrite /{at}/g 0 5000 #1\nunlink /{at}/g"),
+                    "sync".to_owned(),
+                    "bring-home".to_owned(),
+                ];
+                calls[below(calls.len())].clone()
+            };
+            number_fills_from(parse(&(0..3 + below(4)).map(call).collect::<Vec<_>>().join("\n")), 100 * at as u32 + 10)
+        };
+        Workload {
+            name: format!("apart {seed}/{n}"),
+            image: Kind::in_turn(n),
+            mount: Mount::in_turn(n / 3),
+            before: number_fills_from(parse(&(0..count).map(before).collect::<String>()), 1),
+            remount: false,
+            calls: calls(0),
+            others: Some(Others {
+                calls: (1..count).map(calls).collect(),
+                schedules: Schedules::Search { seed: seed ^ n, count: SCHEDULES },
+                background: (!n.is_multiple_of(3)).then_some(6),
+                lead: 0,
+            }),
+        }
+    })
+}
+
 /// A block of metadata each, or some: how it is made at a path, changed, and given back.
 const OWNERS: [[&str; 3]; 8] = [
     ["mkdir P 0755", "create P/x 0644\nunlink P/x", "rmdir P"],

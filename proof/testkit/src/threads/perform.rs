@@ -30,6 +30,8 @@ pub struct Performed {
     pub calls: Vec<Vec<Call>>,
     /// What the schedule was like.
     pub stats: Stats,
+    /// Why background work has failed, if it has.
+    pub background: Option<String>,
 }
 
 /// A program could not be done.
@@ -38,9 +40,6 @@ pub enum PerformError {
     /// The threads wait for each other, panic, or do not end.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// Background work failed.
-    #[error("background work failed: {0}")]
-    Background(String),
     /// Somebody kept the volume.
     #[error("the volume is still in use")]
     Kept,
@@ -63,7 +62,7 @@ struct Shared {
 /// have gone by.
 ///
 /// # Errors
-/// The schedule comes to no good end (the volume then is never closed), or background work fails.
+/// The schedule comes to no good end; the volume then is never closed.
 pub fn perform(
     volume: Volume,
     clock: &Arc<Fixed>,
@@ -100,10 +99,8 @@ pub fn perform(
     let stats = schedule.run(tasks)?;
     let shared = Arc::into_inner(shared).ok_or(PerformError::Kept)?;
     let volume = Arc::into_inner(shared.volume).ok_or(PerformError::Kept)?;
-    match shared.background.into_inner() {
-        Some(what) => Err(PerformError::Background(what)),
-        None => Ok(Performed { volume, calls: shared.calls.into_iter().map(Mutex::into_inner).collect(), stats }),
-    }
+    let (calls, background) = (shared.calls.into_iter().map(Mutex::into_inner), shared.background.into_inner());
+    Ok(Performed { volume, calls: calls.collect(), stats, background })
 }
 
 impl Shared {

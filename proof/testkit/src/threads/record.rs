@@ -57,6 +57,9 @@ pub enum RecordError {
     /// The threads did not come to their ends.
     #[error(transparent)]
     Perform(#[from] PerformError),
+    /// Background work failed.
+    #[error("background work failed: {0}")]
+    Background(String),
     /// What the volume showed before it was closed is not what it shows when it is opened again.
     #[error("closed and opened again, the volume differs:\n  {0}")]
     Closed(String),
@@ -107,7 +110,10 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     drop(domain.take());
     listening.begin_anew();
     let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
-    let Performed { volume, calls, stats } = done;
+    let Performed { volume, calls, stats, background } = done;
+    if let Some(what) = background {
+        return Err(RecordError::Background(what));
+    }
     let after = dump::of_volume(volume.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
     // What was lost of the log without being at home shows when the log is emptied.
     volume.close()?;
