@@ -1,7 +1,7 @@
 //! The judge of the log finds what breaks an order without any crash: by the rule and in the workload that are named here.
 //! Where nothing is planted it says nothing (other tests run all workloads so).
 //!
-//! `ONDOL_SEARCH=name,name` prints in which workload the judge refuses these.
+//! `ONDOL_SEARCH=name,name` prints in which workload the judge refuses these, `ONDOL_ENGINE=name` only with this engine.
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
@@ -13,6 +13,8 @@ use ondol_laboratory::workload::{Workload, scenarios, scenes};
 const CLASSIC: JournalEngine = JournalEngine::Classic;
 const COMPRESSED: JournalEngine = JournalEngine::Compressed;
 const SCALABLE: JournalEngine = JournalEngine::Scalable;
+const SWAP: JournalEngine = JournalEngine::Swap;
+const REMAP: JournalEngine = JournalEngine::Remap;
 const ORDERED: DataMode = DataMode::Ordered;
 const JOURNAL: DataMode = DataMode::Journal;
 
@@ -46,6 +48,13 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str, &str)] = &[
     (Defect::LogMissingWriteBack, SCALABLE, JOURNAL, "create", "commit"),
     (Defect::EarlyReuse, CLASSIC, ORDERED, "tree-grows-and-goes", "before"),
     (Defect::ForgottenFlag, CLASSIC, ORDERED, "journaled-file", "before"),
+    (Defect::TableChangeBeforeUndo, SWAP, ORDERED, "remount", "twice"),
+    (Defect::TableCommitBeforeChange, SWAP, ORDERED, "remount", "closed"),
+    (Defect::TableEarlyReuse, SWAP, JOURNAL, "create", "over"),
+    (Defect::TableMissingWriteBack, SWAP, ORDERED, "remount", "open"),
+    (Defect::TableOpenBeforeUndo, SWAP, JOURNAL, "write-much", "open"),
+    (Defect::TablePublishBeforeData, SWAP, ORDERED, "create", "page"),
+    (Defect::TablePublishBeforeData, REMAP, ORDERED, "create", "page"),
 ];
 
 #[test]
@@ -67,7 +76,9 @@ fn workloads() -> impl Iterator<Item = Workload> {
 
 /// Prints which workloads show a planted defect.
 fn search(defect: Defect) {
-    for engine in [CLASSIC, COMPRESSED, SCALABLE] {
+    let only = std::env::var("ONDOL_ENGINE").ok();
+    let engines = [CLASSIC, COMPRESSED, SCALABLE, SWAP, REMAP].into_iter();
+    for engine in engines.filter(|engine| only.as_deref().is_none_or(|only| only == engine.name())) {
         for data in [ORDERED, JOURNAL] {
             let shown =
                 workloads().find_map(|workload| Some((judged(&workload, engine, data, defect)?, workload.name)));

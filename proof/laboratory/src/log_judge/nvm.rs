@@ -227,3 +227,26 @@ impl<'l> NvmJudge<'l> {
         blocks.find(|block| volume.table(*block).is_some())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Prey;
+    use crate::explore::Limits;
+    use crate::workload::scenes;
+    use ondol::{DataMode, JournalEngine};
+    use ondol_medium::Domain;
+
+    #[test]
+    fn a_log_that_begins_near_the_end_of_its_ring_goes_round_it() {
+        let (engine, data, domain) = (JournalEngine::Scalable, DataMode::Journal, Domain::Adr);
+        let prey =
+            Prey { engine, data, plant: None, seed: 1, limits: Limits::default(), fault: None, domain, store: None };
+        for name in ["lap", "lap-of-long", "lap-of-short"] {
+            let workload = scenes().find(|workload| workload.name == name).expect("a workload");
+            let run = prey.record(&workload.image.make().expect("an image"), &workload).expect("a run");
+            let log = run.log.nvm.as_ref().expect("a log in NVM");
+            let places: Vec<u64> = run.events.iter().filter_map(|event| Some(log.stored(event)?.0)).collect();
+            assert!(places.windows(2).any(|next| next[0] > next[1] + 4096), "{name}: {places:?}");
+        }
+    }
+}
