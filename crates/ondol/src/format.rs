@@ -10,6 +10,7 @@ use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
 use ondol_format::jbd2::Extension;
 use ondol_format::mkfs::{self, Chunk, Plan, Usage};
+use ondol_format::superblock::{OFFSET, SIZE};
 use ondol_volume::contents;
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -165,6 +166,9 @@ impl FormatOptions {
 /// Bytes of zeros written at once.
 const ZEROS: usize = 1 << 20;
 
+/// The superblock, and what lies before it.
+const HEAD: u64 = OFFSET + SIZE as u64;
+
 impl Volume {
     /// Makes an empty ext4 volume on the file or block device at `path`, in the NVM pool that `nvm:POOL` names (see [`crate::pool_of`]), or in object storage ([`crate::is_in_bucket`]). Durable when this returns.
     ///
@@ -196,7 +200,7 @@ impl Volume {
             return Err(needs.helped(Remedy::MakeInPool { pool: None }));
         }
         let mut given_up = GivenUp::default();
-        let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
+        let plan = |size, zeroed| plan(options, size, zeroed, &System).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound && crate::part_of(path).is_none() => {
                 let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
@@ -243,8 +247,8 @@ pub(crate) fn plan(
     options: &FormatOptions,
     size: u64,
     zeroed: bool,
+    env: &dyn Env,
 ) -> std::result::Result<Plan, ondol_format::FormatError> {
-    let env = System;
     let uuid = options.uuid.unwrap_or_else(|| env.random_uuid());
     let mut o = mkfs::Options::new(uuid, env.random_uuid(), env.now().sec);
     o.block_size = options.block_size.or(options.usage.map(|usage| usage.block_size));
@@ -289,12 +293,9 @@ fn clear(store: &mut FileStore, plan: &Plan, size: u64) -> Result<()> {
     if size > end {
         store.resize(size)?;
     }
-    let mut at = 0;
-    for range in written.iter().cloned().chain(std::iter::once(end..end)).filter(|range| range.start <= end) {
-        reserved = reserved && (range.start <= at || store.discard(at, range.start - at)?);
-        at = range.end;
-    }
-    if !reserved {
+    // What is no longer whole must not be taken for what it was.
+    forget(store)?;
+    if !(reserved && wipe(store, &written, end)?) {
         // Cut to nothing and extended again, it holds zeros, too.
         store.resize(0)?;
     }
@@ -302,6 +303,18 @@ fn clear(store: &mut FileStore, plan: &Plan, size: u64) -> Result<()> {
         store.resize(size)?;
     }
     Ok(())
+}
+
+/// Discards the bytes before `end` that will not be written; says whether all of them could be.
+fn wipe(store: &dyn BlockStore, written: &[Range<u64>], end: u64) -> Result<bool> {
+    let mut at = 0;
+    for range in written.iter().cloned().chain(std::iter::once(end..end)).filter(|range| range.start <= end) {
+        if range.start > at && !store.discard(at, range.start - at)? {
+            return Ok(false);
+        }
+        at = range.end;
+    }
+    Ok(true)
 }
 
 /// The bytes that a plan writes, in their order.
@@ -325,10 +338,38 @@ fn written(plan: &Plan) -> Vec<Range<u64>> {
     ranges
 }
 
-fn write(store: &FileStore, plan: &Plan) -> Result<()> {
+/// As [`Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is discarded there holds zeros.
+///
+/// # Errors
+/// As [`Volume::format`].
+pub fn format_store(store: &dyn BlockStore, options: &FormatOptions, is_file: bool, env: &dyn Env) -> Result<()> {
+    let fail = |e: ondol_format::FormatError| Error::format(store.name().to_owned(), e.to_string());
+    let plan = plan(options, store.size(), is_file, env).map_err(fail)?;
+    if is_file {
+        forget(store)?;
+        wipe(store, &written(&plan), store.size())?;
+    }
+    write(store, &plan)
+}
+
+/// Takes away what a volume is known by. Durable when this returns.
+pub(crate) fn forget(store: &dyn BlockStore) -> ondol_block::Result<()> {
+    let len = HEAD.min(store.size()) as usize;
+    store.write(0, &[0; HEAD as usize][..len])?;
+    store.flush()
+}
+
+/// Nobody takes for a volume what a crash leaves of this: what was there goes first, durably, and the superblock comes when all else is durable.
+pub(crate) fn write(store: &dyn BlockStore, plan: &Plan) -> Result<()> {
+    forget(store)?;
     let zeros = vec![0; ZEROS];
     plan.emit(|chunk| match chunk {
-        Chunk::Bytes { offset, bytes } => store.write(offset, bytes),
+        Chunk::Bytes { offset, bytes } => {
+            if offset < HEAD {
+                store.flush()?;
+            }
+            store.write(offset, bytes)
+        }
         Chunk::Zeros { mut offset, mut len } => {
             while len > 0 {
                 let n = len.min(ZEROS as u64);

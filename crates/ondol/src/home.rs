@@ -2,7 +2,7 @@
 //! `s3://` or the like a place in object storage; everything else is told apart here, and nowhere above.
 
 use crate::bucket::{self, Terms};
-use crate::format::plan;
+use crate::format::{plan, write};
 use crate::info::uuid_text;
 use crate::machine::{claim, pools};
 use crate::media::Media;
@@ -11,7 +11,6 @@ use crate::{Error, FormatOptions, JournalEngine, Remedy, Result, nvm};
 use ondol_block::{Access, BlockStore, PageLender};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
-use ondol_format::mkfs::Chunk;
 use ondol_format::{Superblock, superblock};
 use ondol_journal::{JournalError, remap};
 use ondol_medium::{Access as NvmAccess, AreaKind, NvmModel, NvmOptions, PAGE, Pool, PoolSpec};
@@ -183,15 +182,9 @@ pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<GivenUp> {
     }
     let options = options.clone().block_size(PAGE as u32);
     let options = options.journal_or(JournalEngine::Remap);
-    let planned = |size: u64| plan(&options, size, true).map_err(|e| fail(e.to_string()));
-    make(pool, size, force, planned, |plan, table| {
-        plan.emit(|chunk| match chunk {
-            Chunk::Bytes { offset, bytes } => table.write(offset, bytes),
-            // A new table's blocks have no pages, and are zeros.
-            Chunk::Zeros { .. } => Ok(()),
-        })?;
-        Ok(())
-    })
+    let planned = |size: u64| plan(&options, size, true, &System).map_err(|e| fail(e.to_string()));
+    // A new table's blocks have no pages, and are zeros, as the plan has it.
+    make(pool, size, force, planned, |plan, table| write(table, &plan))
 }
 
 /// Makes a table for an image of `size` bytes (of all that fits without it) in a pool, which is made if it is not there. `ready` is asked first, with the size, and what it
@@ -207,6 +200,10 @@ pub(crate) fn make<T>(
     fill: impl FnOnce(T, &PageTable) -> Result<()>,
 ) -> Result<GivenUp> {
     let target = || target_of(path).display().to_string();
+    let no_image = |pool: &Pool| {
+        let holds = in_the_way(pool, has_table(pool)?, target()).filter(|_| !force);
+        holds.map_or(Ok(()), Err)
+    };
     let is_new = !path.try_exists().unwrap_or(true);
     let no_size =
         || Error::format(target(), "the pool does not exist: say how large the image shall be").helped(Remedy::Size);
@@ -215,31 +212,51 @@ pub(crate) fn make<T>(
             true => create(path, size.ok_or_else(no_size)?)?,
             false => open_pool(path, Access::Write)?,
         };
-        let has_image = has_table(&pool)?;
-        if !force && let Some(holds) = in_the_way(&pool, has_image, target()) {
-            return Err(holds);
-        }
-        let given_up = GivenUp::of(&pool, has_image);
-        let log = nvm::new_log(&pool, size);
-        let spec = TableSpec { uuid: System.random_uuid(), blocks: size.map(|bytes| bytes / PAGE), reserve: None };
-        let mut blocks = spec.fits(&pool).map_err(|e| no_room(&pool, has_image, e))?;
-        if size.is_none() {
-            blocks -= log / PAGE;
-        }
-        let contents = ready(blocks * PAGE)?;
-        nvm::renew_log(&mut pool, log)?;
-        let spec = TableSpec { blocks: Some(blocks), ..spec };
-        spec.make(&mut pool)?;
-        let table = PageTable::attach(&pool)?;
-        fill(contents, &table)?;
-        table.flush()?;
-        Ok(given_up)
+        no_image(&pool)?;
+        make_in(&mut pool, size, &System, ready, fill)
     })();
     if made.is_err() && is_new {
         // The failure that led here is the one to tell.
         let _ = std::fs::remove_file(path);
     }
     made
+}
+
+/// As [`make`], in a pool that is there, whatever it has.
+pub(crate) fn make_in<T>(
+    pool: &mut Pool,
+    size: Option<u64>,
+    env: &dyn Env,
+    ready: impl FnOnce(u64) -> Result<T>,
+    fill: impl FnOnce(T, &PageTable) -> Result<()>,
+) -> Result<GivenUp> {
+    let has_image = has_table(pool)?;
+    let given_up = GivenUp::of(pool, has_image);
+    let log = nvm::new_log(pool, size);
+    let spec = TableSpec { uuid: env.random_uuid(), blocks: size.map(|bytes| bytes / PAGE), reserve: None };
+    let mut blocks = spec.fits(pool).map_err(|e| no_room(pool, has_image, e))?;
+    if size.is_none() {
+        blocks -= log / PAGE;
+    }
+    let contents = ready(blocks * PAGE)?;
+    nvm::renew_log(pool, log)?;
+    let spec = TableSpec { blocks: Some(blocks), ..spec };
+    spec.make(pool)?;
+    let table = PageTable::attach(pool)?;
+    fill(contents, &table)?;
+    table.flush()?;
+    Ok(given_up)
+}
+
+/// As [`crate::Volume::format`], in a pool and over whatever it has, with any clock.
+///
+/// # Errors
+/// As [`crate::Volume::format`].
+pub fn format_pool(pool: &mut Pool, options: &FormatOptions, env: &dyn Env) -> Result<()> {
+    let name = pool.nvm().name().to_owned();
+    let options = options.clone().block_size(PAGE as u32).journal_or(JournalEngine::Remap);
+    let planned = |size| plan(&options, size, true, env).map_err(|e| Error::format(name, e.to_string()));
+    make_in(pool, options.asked().0, env, planned, |plan, table| write(table, &plan)).map(drop)
 }
 
 /// That something in a pool is lost when an image is made in it, if that is so.

@@ -107,8 +107,8 @@ pub use counters::Counters;
 pub use directory::{DirBuilder, DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
-pub use format::FormatOptions;
-pub use home::{TableInfo, attach as attach_table, pool_of};
+pub use format::{FormatOptions, format_store};
+pub use home::{TableInfo, attach as attach_table, format_pool, pool_of};
 pub use info::{Info, MountInfo, Pages, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, check_telling, mark_checked, recover,
@@ -140,7 +140,7 @@ pub use resize::{NewSize, ResizeReport, Sizes, resize, resize_media, resize_tell
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;
-pub use transfer::{Transferred, export, export_telling, import};
+pub use transfer::{Transferred, export, export_media, export_telling, import, import_store};
 pub use view::{Map, View};
 pub use volume::Volume;
 pub use words::counted;

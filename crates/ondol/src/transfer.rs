@@ -1,16 +1,19 @@
 //! Whole images from one home to another: out of a pool or object storage into a file that every ext4 program takes, and back.
 
 use crate::bucket;
+use crate::format::forget;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::pool::GivenUp;
 use crate::progress::Progress;
 use crate::{Error, Remedy, Result, compose, home, maintain, pool_of};
 use ondol_block::{Access, BlockStore, FileStore};
-use ondol_env::System;
 use ondol_env::sync::Arc;
+use ondol_env::{Env, System};
 use ondol_format::RoCompat;
-use ondol_medium::PAGE;
+use ondol_format::superblock::{OFFSET, SIZE};
+use ondol_medium::{PAGE, Pool};
+use ondol_page_table::PageTable;
 use ondol_volume::Image;
 use ondol_volume::contents;
 use serde::Serialize;
@@ -93,11 +96,13 @@ fn exported(media: Media) -> Result<(Arc<dyn BlockStore>, u64, u64)> {
     Ok((store, transactions, size))
 }
 
-/// As [`export`], of what lies on `media`, to a store that holds zeros.
-#[cfg(feature = "object")]
-pub(crate) fn export_media(media: Media, to: &dyn BlockStore) -> Result<()> {
+/// As [`export`], of what lies on `media`, over whatever is on `to`, which may hold zeros alone (`has_zeros`).
+///
+/// # Errors
+/// As [`export`].
+pub fn export_media(media: Media, to: &dyn BlockStore, has_zeros: bool) -> Result<()> {
     let (store, _, size) = exported(media)?;
-    copy(&*store, to, size, true, &mut |_| {}).map(drop)
+    copy(&*store, to, size, has_zeros, &mut |_| {}).map(drop)
 }
 
 /// The image as it is once its journal is replayed and its orphans are gone: in memory, where that is not so.
@@ -157,6 +162,15 @@ pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> 
     Ok(Transferred { size, written, transactions: 0, given_up })
 }
 
+/// As [`import`], into a pool and over whatever it has, with any clock.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_store(from: &dyn BlockStore, pool: &mut Pool, env: &dyn Env) -> Result<()> {
+    let fill = |(), table: &PageTable| copy(from, table, from.size(), true, &mut |_| {}).map(drop);
+    home::make_in(pool, Some(from.size()), env, |_| Ok(()), fill).map(drop)
+}
+
 fn import_into_bucket(from: &Path, target: &Path, force: bool) -> Result<Transferred> {
     bucket::require_named(target)?;
     let media = home::media(from, Access::Read)?;
@@ -177,7 +191,8 @@ fn import_into_bucket(from: &Path, target: &Path, force: bool) -> Result<Transfe
     Ok(Transferred { size, written, transactions, given_up: GivenUp::default() })
 }
 
-/// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written.
+/// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written. Nobody takes for a volume what a crash
+/// leaves of this: what was there goes first, and the superblock comes last.
 fn copy(
     from: &dyn BlockStore,
     to: &dyn BlockStore,
@@ -185,24 +200,36 @@ fn copy(
     has_zeros: bool,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<u64> {
+    if !has_zeros {
+        forget(to)?;
+    }
+    let mut superblock = [0; SIZE];
+    from.read(OFFSET, &mut superblock)?;
     let (mut piece, mut written) = (vec![0; PIECE as usize], 0);
     for start in (0..size).step_by(PIECE as usize) {
         tell(Progress { what: "copied", done: start, total: size, bytes: true });
         let piece = &mut piece[..PIECE.min(size - start) as usize];
         from.read(start, piece)?;
-        let pages: Vec<&[u8]> = piece.chunks(PAGE as usize).collect();
-        let is_left_out = |page: &[u8]| has_zeros && page.iter().all(|byte| *byte == 0);
+        if start == 0 {
+            piece[OFFSET as usize..][..SIZE].fill(0);
+        }
+        // The first has the superblock.
+        let is_left_out = |at: u64, page: &[u8]| has_zeros && at > 0 && page.iter().all(|byte| *byte == 0);
+        let pages = (start..).step_by(PAGE as usize).zip(piece.chunks(PAGE as usize));
+        let pages: Vec<(bool, &[u8])> = pages.map(|(at, page)| (is_left_out(at, page), page)).collect();
         let mut at = start;
-        for run in pages.chunk_by(|a, b| is_left_out(a) == is_left_out(b)) {
-            let bytes: u64 = run.iter().map(|page| page.len() as u64).sum();
-            if !is_left_out(run[0]) {
-                let bufs: Vec<IoSlice<'_>> = run.iter().map(|page| IoSlice::new(page)).collect();
+        for run in pages.chunk_by(|a, b| a.0 == b.0) {
+            let bytes: u64 = run.iter().map(|(_, page)| page.len() as u64).sum();
+            if !run[0].0 {
+                let bufs: Vec<IoSlice<'_>> = run.iter().map(|(_, page)| IoSlice::new(page)).collect();
                 to.write_vectored(at, &bufs)?;
                 written += bytes;
             }
             at += bytes;
         }
     }
+    to.flush()?;
+    to.write(OFFSET, &superblock)?;
     to.flush()?;
     Ok(written)
 }

@@ -2,6 +2,7 @@
 //!
 //! One program: most of these tests wait, for the kernel's clock or for whoever holds an image, while others work.
 
+mod cut_short;
 mod damaged;
 mod elsewhere;
 mod fast_commit;

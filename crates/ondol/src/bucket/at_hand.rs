@@ -35,7 +35,7 @@ impl Media {
     /// As [`crate::export`].
     #[doc(hidden)]
     pub fn export(self, to: &dyn BlockStore) -> Result<()> {
-        transfer::export_media(self, to)
+        transfer::export_media(self, to, true)
     }
 
     /// Bytes of the store below. For tests, and no part of the interface.

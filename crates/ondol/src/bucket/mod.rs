@@ -44,6 +44,7 @@ use crate::format::plan;
 use crate::media::Media;
 use crate::{Error, FormatOptions, JournalEngine, Options, Remedy, Result};
 use ondol_block::{Access, BlockStore};
+use ondol_env::System;
 use ondol_env::sync::Arc;
 use ondol_format::mkfs::Chunk;
 use rustix::io::Errno;
@@ -210,7 +211,7 @@ pub(crate) fn format(target: &Path, options: &FormatOptions) -> Result<()> {
     }
     let (size, block_size, force) = options.asked();
     let options = options.clone().block_size(block_size.unwrap_or(BLOCK)).journal_or(JournalEngine::Batch);
-    let planned = |size: u64| plan(&options, size, true).map_err(|e| fail(e.to_string()));
+    let planned = |size: u64| plan(&options, size, true, &System).map_err(|e| fail(e.to_string()));
     let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
     let shape = Shape { size, chunk: options.chunk_asked(), force };
     make(target, shape, (&planned, &no_size), |plan, home| {
