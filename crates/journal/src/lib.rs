@@ -60,5 +60,5 @@ pub use open::{Ground, Journal, open};
 pub use piece::Piece;
 pub use ranges::Ranges;
 pub use read_only::ReadOnlyEngine;
-pub use salvage::{GivenUp, Salvaged};
+pub use salvage::{GivenUp, Lose, Salvaged};
 pub use stats::EngineStats;

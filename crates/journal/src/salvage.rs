@@ -23,6 +23,9 @@ pub struct GivenUp {
     pub why: String,
 }
 
+/// Called when what is sound is home, before the log is emptied that could tell of a loss: then the volume must say so itself, durably.
+pub type Lose<'a> = &'a mut dyn FnMut() -> Result<()>;
+
 /// Asks `sound` about beginnings of a log by the number of their transactions, `most` at most, and returns what it made of the longest that is, and
 /// why a longer one is not. That a longer one is sound when a shorter one is not is possible, and not looked for.
 ///

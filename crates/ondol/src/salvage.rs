@@ -145,6 +145,9 @@ fn replay(media: &Media, image: &Image, env: &dyn Env, why: VolumeError) -> Resu
     }
     let salvaged = salvage_log(media, image, &map);
     if let Err(Error::Volume(VolumeError::Corrupt(_))) = salvaged {
+        if !image.is_by_copy() {
+            image.mark_losses()?;
+        }
         // Nobody takes a journal with such a superblock, not even to mend it.
         jbd2::renew(&*media.store, &map, env.random_uuid())?;
     }
@@ -161,9 +164,13 @@ fn replay(media: &Media, image: &Image, env: &dyn Env, why: VolumeError) -> Resu
 
 fn salvage_log(media: &Media, image: &Image, map: &LogMap) -> Result<Salvaged> {
     let store = &*media.store;
+    let lose = &mut || match image.is_by_copy() {
+        true => Ok(()),
+        false => image.mark_losses().map_err(|e| JournalError::Aborted(e.to_string())),
+    };
     Ok(match jbd2::info(store, map)?.compressed {
-        true => compressed::salvage(store, map, image.superblock().blocks_count())?,
-        false => jbd2::salvage(store, map, compose::volume_of(image))?,
+        true => compressed::salvage(store, map, image.superblock().blocks_count(), lose)?,
+        false => jbd2::salvage(store, map, compose::volume_of(image), lose)?,
     })
 }
 

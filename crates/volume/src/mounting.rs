@@ -118,6 +118,14 @@ impl Image {
         })
     }
 
+    /// Says that something of it is given up, before what could tell of that goes. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn mark_losses(&self) -> Result<()> {
+        self.edit_superblock(|sb| sb.s_state.set((sb.s_state.get() & !STATE_VALID) | STATE_ERROR))
+    }
+
     /// Takes the marks of a mounted volume away, of one that could not be recovered whole. If something was given up, the image is marked as
     /// one with errors, which everybody looks at. Durable when this returns.
     ///

@@ -1,8 +1,9 @@
-//! What takes a volume away is cut short at every write: nobody takes what is left for what it was.
+//! What takes a volume away, or gives up a part of it, is cut short at every write: nobody takes what is left for what it was.
 
-use ondol::{FormatOptions, JournalEngine, Options, Volume, export_media, format_store};
+use ondol::{FormatOptions, JournalEngine, Options, Volume, export_media, format_store, recover_store_by_force};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_format::superblock::STATE_ERROR;
 use ondol_stores::{FaultPlan, Faulty};
 use ondol_testkit::image;
 use ondol_volume::Image;
@@ -66,4 +67,37 @@ fn a_new_volume_takes_the_place_of_an_old_one() {
 fn a_copy_takes_the_place_of_an_old_volume() {
     let new: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(volume(NEW)));
     takes_its_place(&|disk| export_media(new.clone().into(), &**disk, false));
+}
+
+/// The second transaction of the log is damaged, or the journal's superblock.
+#[test]
+fn a_loss_is_not_forgotten() {
+    let whole = volume(OLD);
+    let journal = Image::open(Arc::new(RamStore::from_bytes(whole.clone()))).expect("an image").journal_map();
+    let at = journal.expect("a journal")[0].0 as usize * 1024;
+    for damaged_at in [at + 0xFC, at + 12 * 1024 + 500] {
+        let mut damaged = whole.clone();
+        damaged[damaged_at] ^= 0x10;
+        let force = |disk: &Disk| {
+            let disk: Arc<dyn BlockStore> = disk.clone();
+            recover_store_by_force(&disk, image::clock(2)).map(|report| assert!(!report.given_up.is_empty()))
+        };
+        for writes in 0.. {
+            let (failed, left) = cut_short(&damaged, writes, &force);
+            let Ok(opened) = open(&left) else {
+                assert!(failed, "byte {damaged_at}, {writes} writes: still refused");
+                continue;
+            };
+            let lost = !opened.exists("/d").expect("an answer");
+            opened.close().expect("closed");
+            let state = Image::open(left).expect("an image").superblock().state();
+            assert!(
+                lost && state & STATE_ERROR != 0,
+                "byte {damaged_at}, {writes} writes: nothing says that it has errors"
+            );
+            if !failed {
+                break;
+            }
+        }
+    }
 }

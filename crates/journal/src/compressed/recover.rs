@@ -10,7 +10,7 @@ use super::{IMAGES_PER_BLOCK, RING_MAX, next_sequence};
 use crate::area::{LogMap, write_runs};
 use crate::jbd2::{Recovered, corrupt, load_superblock};
 use crate::ring::Ring;
-use crate::salvage::{GivenUp, Salvaged, longest};
+use crate::salvage::{GivenUp, Lose, Salvaged, longest};
 use crate::{Corrupt, JournalError, NumberHash, Result};
 use ondol_block::BlockStore;
 use ondol_format::csum::{self, crc32c};
@@ -43,13 +43,14 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
 ///
 /// # Errors
 /// The journal's superblock is damaged, or the store's failure.
-pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Salvaged> {
+pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64, lose: Lose<'_>) -> Result<Salvaged> {
     let log = Log::load(store, map, volume_blocks)?;
     let Some(start) = log.start()? else { return Ok(Salvaged::default()) };
     let (found, why) = longest(log.ring.blocks(), |most| log.scan(start, most))?;
     let why = why.or_else(|| log.refuse_damage(&found, start).err());
     let recovered = log.replay(&found)?;
     store.flush()?;
+    why.as_ref().map_or(Ok(()), |_| lose())?;
     // What cannot be read holds no more units than it has blocks.
     let newest = log.newest(&found).unwrap_or(found.next + log.ring.blocks());
     log.empty(newest + 1)?;

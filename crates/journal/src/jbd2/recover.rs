@@ -11,7 +11,7 @@ use crate::area::LogMap;
 use crate::block_engine::{LogFormat as _, Sealed};
 use crate::contract::Tid;
 use crate::ring::Ring;
-use crate::salvage::{GivenUp, Salvaged, longest};
+use crate::salvage::{GivenUp, Lose, Salvaged, longest};
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
@@ -63,7 +63,7 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume: Volume) -> Result<R
 ///
 /// # Errors
 /// The journal's superblock is damaged, or the store's failure.
-pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume: Volume) -> Result<Salvaged> {
+pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume: Volume, lose: Lose<'_>) -> Result<Salvaged> {
     let log = Log::load(store, map)?;
     let Some(start) = log.sb.start() else { return Ok(Salvaged::default()) };
     let (start, first) = (log.ring.position(start), log.sb.sequence());
@@ -76,6 +76,7 @@ pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume: Volume) -> Result<S
     let why = why.or_else(|| log.refuse_damage(&whole, volume.made).err());
     let recovered = log.replay(&images, whole.end.wrapping_sub(first), volume.blocks)?;
     store.flush()?;
+    why.as_ref().map_or(Ok(()), |_| lose())?;
     // What cannot be read holds no more transactions than it has blocks.
     let newest = log.newest(&whole).unwrap_or(whole.end.wrapping_add(log.ring.blocks() as u32));
     log.begin_anew(None, newest.wrapping_add(1))?;
