@@ -31,7 +31,7 @@ struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
     defect: String,
-    /// An engine, `pool`, `resize`, `run`, `buffer`, `store` or `redo`.
+    /// An engine, `pool`, `resize`, `tools`, `run`, `buffer`, `store` or `redo`.
     subject: String,
 }
 
@@ -112,7 +112,7 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
     let mut command = Command::new(program);
     command.args(["crash", "--as-found", "--json", "--plant", defect, "--seed", &wanted.seed.to_string()]);
     match subject.as_str() {
-        whole @ ("pool" | "resize") => command.args(["--workload", whole]),
+        whole @ ("pool" | "resize" | "tools") => command.args(["--workload", whole]),
         part @ ("run" | "buffer") => {
             command.args(["--workload", part, "--processor-seconds", &wanted.seconds.to_string()])
         }
@@ -139,7 +139,7 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
         format!("{phase} | {:.1} | {} | {}", number(seconds), number(states), number(workloads))
     } else {
         let phase = if is_found { "its life" } else { "**not found**" };
-        let seconds = spent(&found).max(if matches!(subject.as_str(), "pool" | "resize") {
+        let seconds = spent(&found).max(if matches!(subject.as_str(), "pool" | "resize" | "tools") {
             number(&found["seconds"])
         } else {
             0.0

@@ -46,6 +46,8 @@ pub enum Subject {
     Run,
     /// A change of a volume's size.
     Resize,
+    /// What else changes an image that nobody has mounted.
+    Tools,
 }
 
 macro_rules! defects {
@@ -102,6 +104,7 @@ impl fmt::Display for Subject {
             Self::Run => "run",
             Self::Batch => "batch",
             Self::Resize => "resize",
+            Self::Tools => "tools",
             Self::Store => "store",
             Self::Redo => "redo",
             Self::Home => "home",

@@ -26,7 +26,7 @@ pub struct CrashArgs {
     /// Data mode: ordered, journal or writeback [default: all of them; for --case and --kill journal]
     #[arg(long, value_name = "MODE")]
     pub(crate) data: Option<DataMode>,
-    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), resize (volumes that grow and shrink; resize:NAME is one of them), run (programs under `ondol run`), buffer (the write buffer), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
+    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), resize (volumes that grow and shrink; resize:NAME is one of them), tools (what else changes an image that nobody has mounted; tools:NAME is one of them), run (programs under `ondol run`), buffer (the write buffer), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
     /// Persistence domain of NVM pools: adr or eadr (caches of processors survive)

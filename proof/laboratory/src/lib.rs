@@ -24,7 +24,6 @@ pub mod pool;
 mod pools;
 mod prey;
 mod processor;
-pub mod resize;
 mod rot;
 pub mod run;
 mod search;
@@ -34,6 +33,7 @@ mod small;
 mod store;
 mod subject;
 pub mod threads;
+pub mod tools;
 pub mod workload;
 
 pub use args::CrashArgs;

@@ -42,7 +42,7 @@ impl Home {
     }
 }
 
-fn damaged(what: String) -> ondol::Error {
+pub(crate) fn damaged(what: String) -> ondol::Error {
     ondol::Error::State { target: "the pool".into(), what, remedy: None }
 }
 
@@ -378,6 +378,19 @@ impl<S: BlockStore + 'static> Disks<S> {
     /// Whether the image lies in a pool.
     pub fn has_home_pool(&self) -> bool {
         self.home.is_some()
+    }
+
+    /// The pool that the image lies in.
+    pub fn home_pool(&self) -> Option<Arc<Mutex<Pool>>> {
+        self.home.as_ref().and_then(|home| home.memory.opened().ok()).cloned()
+    }
+
+    /// The image, where there is one.
+    pub fn image(&self) -> Option<Arc<dyn BlockStore>> {
+        match &self.home {
+            Some(home) => home.table().ok().map(|table| table as Arc<dyn BlockStore>),
+            None => self.stores.first().map(|store| store.clone() as Arc<dyn BlockStore>),
+        }
     }
 
     /// The volume on them.

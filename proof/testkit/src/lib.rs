@@ -29,6 +29,7 @@ pub mod strategy;
 pub mod target;
 pub mod threads;
 pub mod thresholds;
+pub mod tooled;
 pub mod write_buffer;
 
 pub use ends::SetWhenDropped;

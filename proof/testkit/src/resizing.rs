@@ -1,30 +1,16 @@
-//! Volumes that are to be given another size, and what must hold of them wherever that is cut short.
+//! Volumes that are to be given another size.
 
-use crate::dump::{self, Snapshot, Strictness};
 use crate::image::{self, Spec};
-use ondol::{Extent, Fallocate, File, NewSize, OpenOptions, Options, SetXattr, Volume, check_media, resize_media};
+use crate::tooled::{Tool, Tooled};
+use ondol::{Extent, Fallocate, File, NewSize, OpenOptions, Options, SetXattr, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
-use ondol_volume::{Image, ResizeStep};
+use ondol_power::Layer;
+use ondol_volume::Image;
 use std::fmt::Display;
 use std::ops::Range;
 
 const MIB: u64 = 1 << 20;
-
-/// A volume, how it is to change, and what it holds.
-#[derive(Clone, Debug)]
-pub struct Resizing {
-    /// Which of them.
-    pub name: &'static str,
-    /// The volume, on a medium that has room for both sizes.
-    pub bytes: Vec<u8>,
-    /// What it holds.
-    pub seen: Snapshot,
-    /// Bytes that it is to have.
-    pub to: u64,
-    /// Blocks that it has before, and after each step.
-    pub sizes: Vec<u64>,
-}
 
 /// What is in a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,16 +55,6 @@ fn text(e: impl Display) -> String {
     e.to_string()
 }
 
-/// Blocks of a volume.
-///
-/// # Errors
-/// It is none.
-pub fn blocks(bytes: &[u8]) -> Result<u64, String> {
-    Image::open(Arc::new(RamStore::from_bytes(bytes.to_vec())))
-        .map(|image| image.superblock().blocks_count())
-        .map_err(text)
-}
-
 /// A store with these bytes.
 pub fn on(bytes: &[u8]) -> Arc<RamStore> {
     Arc::new(RamStore::from_bytes(bytes.to_vec()))
@@ -88,121 +64,35 @@ fn open(store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
     Volume::open_stepped(store, &Options::default(), image::clock(1))
 }
 
-impl Resizing {
-    /// Makes one of [`names`].
-    ///
-    /// # Errors
-    /// There is none; mke2fs is missing, or the volume fails.
-    pub fn make(name: &str) -> Result<Self, String> {
-        let all = || names().collect::<Vec<_>>().join(", ");
-        let of = ALL
-            .iter()
-            .find(|(one, ..)| *one == name)
-            .ok_or_else(|| format!("no such resize: {name} (one of {})", all()))?;
-        let &(name, args, from, to, filled) = of;
-        let mut bytes = Spec::new(from * MIB, 1024).journal(1).with("-N 512").with(args).make().map_err(text)?;
-        bytes.resize((from.max(to) * MIB) as usize, 0);
-        let store = on(&bytes);
-        let volume = open(store.clone()).map_err(text)?;
-        match filled {
-            Filled::AtTheEnd => fill_at_the_end(&volume).map_err(text)?,
-            Filled::Everywhere => {
-                for n in 0..24 {
-                    volume.create_dir(format!("/g{n}")).map_err(text)?;
-                    volume.write(format!("/g{n}/f"), [n; 900]).map_err(text)?;
-                }
-                fill_at_the_end(&volume).map_err(text)?;
+/// Makes one of [`names`].
+///
+/// # Errors
+/// There is none; mke2fs is missing, or the volume fails.
+pub fn make(name: &str) -> Result<Tooled, String> {
+    let all = || names().collect::<Vec<_>>().join(", ");
+    let of = ALL
+        .iter()
+        .find(|(one, ..)| *one == name)
+        .ok_or_else(|| format!("no such resize: {name} (one of {})", all()))?;
+    let &(name, args, from, to, filled) = of;
+    let mut bytes = Spec::new(from * MIB, 1024).journal(1).with("-N 512").with(args).make().map_err(text)?;
+    bytes.resize((from.max(to) * MIB) as usize, 0);
+    let store = on(&bytes);
+    let volume = open(store.clone()).map_err(text)?;
+    match filled {
+        Filled::AtTheEnd => fill_at_the_end(&volume).map_err(text)?,
+        Filled::Everywhere => {
+            for n in 0..24 {
+                volume.create_dir(format!("/g{n}")).map_err(text)?;
+                volume.write(format!("/g{n}/f"), [n; 900]).map_err(text)?;
             }
-            Filled::BeforeTheEnd => fill_before(&volume, to * MIB).map_err(text)?,
-            Filled::InTurn => fill_in_turn(&volume, &bytes, to * MIB)?,
+            fill_at_the_end(&volume).map_err(text)?;
         }
-        let seen = dump::of_volume(volume.inodes()).map_err(text)?;
-        volume.close().map_err(text)?;
-        let bytes = store.to_bytes();
-        let mut made = Self { name, sizes: vec![blocks(&bytes)?], bytes, seen, to: to * MIB };
-        let mut sizes = Vec::new();
-        made.run(on(&made.bytes), &mut |blocks| sizes.push(blocks)).map_err(|e| format!("{name}: {e}"))?;
-        made.sizes.append(&mut sizes);
-        Ok(made)
+        Filled::BeforeTheEnd => fill_before(&volume, to * MIB).map_err(text)?,
+        Filled::InTurn => fill_in_turn(&volume, &bytes, to * MIB)?,
     }
-
-    /// Resizes it there; `tell` is told how many blocks it has after each step that changes that.
-    ///
-    /// # Errors
-    /// Those of the resize.
-    pub fn run(&self, store: Arc<dyn BlockStore>, tell: &mut dyn FnMut(u64)) -> ondol::Result<u64> {
-        let tell = &mut |step| {
-            if let ResizeStep::Blocks { now, .. } = step {
-                tell(now);
-            }
-        };
-        resize_media(&store.into(), NewSize::Bytes(self.to), image::clock(2), tell).map(|done| done.blocks)
-    }
-
-    /// Blocks afterwards.
-    pub fn after(&self) -> u64 {
-        self.sizes.last().copied().unwrap_or_default()
-    }
-
-    /// Opens and closes it, as whoever comes after a crash.
-    ///
-    /// # Errors
-    /// It cannot be recovered.
-    pub fn recover(&self, store: Arc<dyn BlockStore>) -> Result<(), String> {
-        open(store).and_then(Volume::close).map_err(text)
-    }
-
-    /// What a recovered volume is: whole, of a size that it may have; which.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn judge(&self, store: &Arc<RamStore>) -> Result<u64, String> {
-        let found = blocks(&store.to_bytes())?;
-        if !self.sizes.contains(&found) {
-            return Err(format!("{found} blocks, not one of {:?}", self.sizes));
-        }
-        self.holds(store).map(|()| found)
-    }
-
-    /// It is whole, and holds what it held.
-    ///
-    /// # Errors
-    /// It does not.
-    pub fn holds(&self, store: &Arc<RamStore>) -> Result<(), String> {
-        let shared: Arc<dyn BlockStore> = store.clone();
-        let checked = check_media(&shared).map_err(text)?;
-        if !checked.is_clean() || !checked.notes.is_empty() {
-            return Err(format!("our check finds {:?} {:?}", checked.problems, checked.notes));
-        }
-        let reading = Options::default().with_read_only(true);
-        let volume = Volume::open_stepped(store.clone(), &reading, image::clock(1)).map_err(text)?;
-        let lines = self.seen.differences(&dump::of_volume(volume.inodes()).map_err(text)?, Strictness::Whole);
-        if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
-    }
-
-    /// The same call goes on from there, and e2fsck has nothing to say to what comes out.
-    ///
-    /// # Errors
-    /// It does not, or has.
-    pub fn goes_on(&self, store: &Arc<RamStore>) -> Result<(), String> {
-        if self.run(store.clone(), &mut |_| ()).map_err(text)? != self.after() {
-            return Err("it does not go on".into());
-        }
-        self.holds(store)?;
-        let verdict = image::check(&store.to_bytes()).map_err(text)?;
-        if verdict.is_clean() { Ok(()) } else { Err(verdict.output) }
-    }
-
-    /// What a crash left is left to e2fsck, which knows nothing of resizing, and is whole and holds all.
-    ///
-    /// # Errors
-    /// It does not.
-    pub fn by_e2fsck(&self, left: &[u8]) -> Result<(), String> {
-        match image::judge_left(left).map_err(text)?? {
-            Some(mut after) => self.holds(&Arc::new(RamStore::from_bytes(after.swap_remove(0)))),
-            None => Ok(()),
-        }
-    }
+    volume.close().map_err(text)?;
+    Tooled::new(name, vec![Layer::new(store.to_bytes())], vec![Tool::Resize(NewSize::Bytes(to * MIB))])
 }
 
 /// Writes every fourth KiB of a file, each of another byte.

@@ -1,36 +1,34 @@
 //! Power may fail anywhere while a volume grows or shrinks: it is whole afterwards, of a size between the old one and the new one, holds what it held, and
 //! goes on from there. Planted defects are found so.
 
-use ondol::{Options, Volume};
-use ondol_block::{BlockStore, RamStore};
+use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_stores::{FaultPlan, Faulty, Recorder};
-use ondol_testkit::image;
-use ondol_testkit::resizing::{Resizing, names, on};
+use ondol_testkit::resizing::{make, names};
+use ondol_testkit::tooled::{Place, Tooled};
+use ondol_testkit::{disks, image};
 use std::collections::HashSet;
 
-fn case(name: &str) -> Resizing {
-    Resizing::make(name).unwrap_or_else(|e| panic!("{name}: {e}"))
+fn case(name: &str) -> Tooled {
+    make(name).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// What an image cut short comes to; says how many blocks it has.
-fn judge(case: &Resizing, bytes: &[u8], to_the_end: bool) -> Result<u64, String> {
-    let store = on(bytes);
-    case.recover(store.clone())?;
-    let found = case.judge(&store)?;
+/// What an image cut short comes to; says after which step it is.
+fn judge(case: &Tooled, left: &[Layer], to_the_end: bool) -> Result<usize, String> {
+    let stores = disks::stores(left);
+    Place::on(&stores).recover()?;
+    let found = case.judge(&stores.layers(), &case.any())?.ok_or("refused")?;
     if to_the_end {
-        case.goes_on(&store)?;
+        case.ends_well(&stores.layers(), found)?;
     }
     Ok(found)
 }
 
 /// Cuts the power everywhere; what is wrong, if anything is, and the sizes that were found.
-fn explore(case: &Resizing, sampling: &Sampling, defect: Option<Defect>) -> (usize, Vec<u64>, Option<String>) {
-    let (media, events) = record(&case.bytes, defect, &|store| {
-        case.run(store, &mut |_| ()).expect("a resize");
-    });
+fn explore(case: &Tooled, sampling: &Sampling, defect: Option<Defect>) -> (usize, Vec<usize>, Option<String>) {
+    let (media, events) = record(&case.disks[0], defect, &|place| case.run(0, place, &mut |_| ()).expect("a resize"));
     let (mut n, mut sizes, mut wrong) = (0u64, Vec::new(), None);
     // Of short runs all.
     let few = if ondol_tests::hunting() { 1 } else { 5 };
@@ -43,16 +41,15 @@ fn explore(case: &Resizing, sampling: &Sampling, defect: Option<Defect>) -> (usi
         }
         n += 1;
         let _planted = ondol_faults::set(defect).expect("a build with defects");
-        let left = layers[0].to_bytes();
-        match judge(case, &left, n.is_multiple_of(16)) {
+        match judge(case, layers, n.is_multiple_of(16)) {
             Ok(found) => sizes.push(found),
             Err(e) => wrong = Some(format!("{}, state {n}: {e}", case.name)),
         }
         if wrong.is_none() && n.is_multiple_of(8) {
-            wrong = case.by_e2fsck(&left).map_err(|e| format!("{}, state {n}, by e2fsck: {e}", case.name)).err();
+            wrong = by_e2fsck(case, &layers[0]).map_err(|e| format!("{}, state {n}, by e2fsck: {e}", case.name)).err();
         }
         if wrong.is_none() && n.is_multiple_of(24) {
-            wrong = again(case, &left, n).err();
+            wrong = again(case, &layers[0], n).err();
         }
     });
     sizes.sort_unstable();
@@ -60,17 +57,22 @@ fn explore(case: &Resizing, sampling: &Sampling, defect: Option<Defect>) -> (usi
     (states, sizes, wrong)
 }
 
+/// What a crash left is left to e2fsck, which knows nothing of resizing, and is whole and holds all.
+fn by_e2fsck(case: &Tooled, left: &Layer) -> Result<(), String> {
+    match image::judge_left(&left.to_bytes()).map_err(|e| e.to_string())?? {
+        Some(mut after) => judge(case, &[Layer::new(after.swap_remove(0))], false).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Power fails a second time, while that is recovered.
-fn again(case: &Resizing, left: &[u8], n: u64) -> Result<(), String> {
-    let (media, events) = record(left, None, &|store| {
-        let opened = Volume::open_stepped(store, &Options::default(), image::clock(1));
-        opened.and_then(Volume::close).expect("recovery");
-    });
+fn again(case: &Tooled, left: &Layer, n: u64) -> Result<(), String> {
+    let (media, events) = record(left, None, &|place| place.recover().expect("recovery"));
     let few = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, one_of: 2, seed: n };
     let mut wrong = Ok(());
     few.each(&media, &events, |layers, _| {
         if wrong.is_ok() {
-            let judged = judge(case, &layers[0].to_bytes(), false);
+            let judged = judge(case, layers, false);
             wrong = judged.map(drop).map_err(|e| format!("{}, state {n}, again: {e}", case.name));
         }
     });
@@ -78,15 +80,12 @@ fn again(case: &Resizing, left: &[u8], n: u64) -> Result<(), String> {
 }
 
 /// What a run over an image leaves on its way to the medium.
-fn record(
-    bytes: &[u8],
-    defect: Option<Defect>,
-    run: &dyn Fn(Arc<dyn BlockStore>),
-) -> ([Medium; 1], Vec<ondol_power::Event>) {
+fn record(image: &Layer, defect: Option<Defect>, run: &dyn Fn(&Place)) -> ([Medium; 1], Vec<ondol_power::Event>) {
     let _planted = ondol_faults::set(defect).expect("a build with defects");
     let domain = PowerDomain::new();
-    run(Arc::new(Recorder::new(RamStore::from_bytes(bytes.to_vec()), 0, domain.clone())));
-    ([Medium { base: Layer::new(bytes.to_vec()), kind: Kind::Block, whole: Some(1024..2048) }], domain.take())
+    let store: Arc<dyn BlockStore> = Arc::new(Recorder::new(LayerStore::new(image.clone()), 0, domain.clone()));
+    run(&store.into());
+    ([Medium { base: image.clone(), kind: Kind::Block, whole: Some(1024..2048) }], domain.take())
 }
 
 #[test]
@@ -125,14 +124,14 @@ fn every_write_of_a_resize_may_be_the_last() {
     }
 }
 
-fn every_write_may_be_the_last(case: &Resizing) {
+fn every_write_may_be_the_last(case: &Tooled) {
     let mut writes = 0;
     loop {
-        let faulty = Arc::new(Faulty::new(RamStore::from_bytes(case.bytes.clone())));
+        let faulty = Arc::new(Faulty::new(LayerStore::new(case.disks[0].clone())));
         faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
         let store: Arc<dyn BlockStore> = faulty.clone();
-        let done = case.run(store, &mut |_| ()).is_ok();
-        let judged = judge(case, &faulty.inner().to_bytes(), writes % 5 == 0);
+        let done = case.run(0, &store.into(), &mut |_| ()).is_ok();
+        let judged = judge(case, &[faulty.inner().layer()], writes % 5 == 0);
         assert!(judged.is_ok(), "{}, {writes} writes: {judged:?}", case.name);
         if done {
             assert!(writes > 20, "{}: nothing was cut short", case.name);

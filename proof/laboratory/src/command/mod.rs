@@ -6,17 +6,18 @@ mod store;
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits};
 use crate::faults::Faults;
-use crate::hunt::{Budget, Part, Phase, hunt, hunt_part, hunt_pool, hunt_resizes, replay_pool, replay_resize};
+use crate::hunt::{Budget, Part, Phase, hunt, hunt_part, hunt_pool, hunt_tools, replay_pool, replay_tools};
 use crate::image::Kind;
 use crate::signals::Signals;
+use crate::tools::Family;
 use crate::workload::{self, Others, Schedules, Workload};
 use crate::{Prey, Replayed};
 use ondol::{DataMode, Durable, JournalEngine};
 use ondol_faults::Defect;
 use ondol_medium::{Domain, DomainError};
 use ondol_power::Sampling;
+use ondol_testkit::image;
 use ondol_testkit::op::text;
-use ondol_testkit::{image, resizing};
 use show::{Show, Sum};
 use std::io::Read;
 use std::process::ExitCode;
@@ -83,10 +84,12 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
 fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
     let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
     part(args)?;
-    let found = match (pool_domain(args)?, resizes(args)?.as_deref()) {
+    let found = match (pool_domain(args)?, tools(args)?) {
         (Some(domain), _) => replay_pool(prey, domain, &path),
-        (None, Some([name])) => replay_resize(prey, name, &path),
-        (None, Some(_)) => return Err("--case needs the resize that it is a state of: --workload resize:NAME".into()),
+        (None, Some((family, names))) => match &names[..] {
+            [name] => replay_tools(prey, (family, name), &path),
+            _ => return Err(format!("--case needs what it is a state of: --workload {}:NAME", family.word())),
+        },
         (None, None) => {
             let needs = "--case needs --calls or --workload FILE: the run that it is a state of";
             prey.replay(&single(args)?.ok_or(needs)?, &path)
@@ -122,9 +125,10 @@ fn part(args: &CrashArgs) -> Result<Option<Part>, String> {
     Ok(part)
 }
 
-/// Refuses what would be said in vain: a pool's life, and a resize, are what they are, and one processor tries them.
+/// Refuses what would be said in vain: a pool's life, and what tools do, are what they are, and one processor tries them.
 fn require_heard(args: &CrashArgs, workload: &str) -> Result<(), String> {
     let is_part = Part::ALL.into_iter().any(|part| part.name() == workload);
+    let is_of_tools = Family::ALL.into_iter().any(|family| family.word() == workload);
     let said = [
         ("--engine", args.engine.is_some()),
         ("--data", args.data.is_some()),
@@ -132,7 +136,7 @@ fn require_heard(args: &CrashArgs, workload: &str) -> Result<(), String> {
         ("--mount", args.mount.is_some()),
         ("--case", args.case.is_some() && is_part),
         ("--processors", args.processors.is_some() && !is_part),
-        ("--processor-seconds", args.processor_seconds.is_some() && !is_part),
+        ("--processor-seconds", args.processor_seconds.is_some() && !is_part && !is_of_tools),
         ("--fault", args.fault.is_some()),
         ("--schedule", args.schedule.is_some()),
         ("--background", args.background.is_some()),
@@ -146,23 +150,24 @@ fn require_heard(args: &CrashArgs, workload: &str) -> Result<(), String> {
     }
 }
 
-/// The resizes of `--workload resize`, and of `--workload resize:NAME`.
-fn resizes(args: &CrashArgs) -> Result<Option<Vec<&'static str>>, String> {
+/// Some of a family.
+type Tools = (Family, Vec<String>);
+
+/// Those of `--workload resize` and `--workload tools`, and one of `--workload tools:NAME`.
+fn tools(args: &CrashArgs) -> Result<Option<Tools>, String> {
     let Some((word, name)) =
         args.workload.as_deref().map(|text| text.split_once(':').map_or((text, None), |(w, n)| (w, Some(n))))
     else {
         return Ok(None);
     };
-    if word != "resize" {
-        return Ok(None);
-    }
-    require_heard(args, "resize")?;
-    let found: Vec<&str> = resizing::names().filter(|one| name.is_none_or(|name| name == *one)).collect();
+    let Some(family) = Family::ALL.into_iter().find(|family| family.word() == word) else { return Ok(None) };
+    require_heard(args, word)?;
+    let names = family.names();
+    let found: Vec<String> = names.iter().filter(|one| name.is_none_or(|name| name == *one)).cloned().collect();
     if found.is_empty() {
-        let names: Vec<&str> = resizing::names().collect();
-        return Err(format!("no such resize: {} (one of {})", name.unwrap_or_default(), names.join(", ")));
+        return Err(format!("no such {word}: {} (one of {})", name.unwrap_or_default(), names.join(", ")));
     }
-    Ok(Some(found))
+    Ok(Some((family, found)))
 }
 
 /// The memory of pools.
@@ -181,8 +186,7 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
             ("standard input".to_owned(), lines)
         }
         (None, Some(file)) => {
-            let words =
-                "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, run, buffer, or a file";
+            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, tools, run, buffer, or a file";
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };
@@ -227,19 +231,19 @@ enum Quarry {
     Engine(JournalEngine),
     Store(Durable),
     Pool(Domain),
-    Resizes(Vec<&'static str>),
+    Tools(Tools),
     Part(Part),
 }
 
-/// Unless it is said otherwise all there is: the life of a pool and some states of each resize take a few seconds.
+/// Unless it is said otherwise all there is: the life of a pool and some states of what each tool does take a few seconds.
 fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     let engines = |engines: &[JournalEngine]| engines.iter().copied().map(Quarry::Engine).collect();
     let is_of_volumes = args.workload.is_some() || !args.calls.is_empty() || args.data.is_some();
     if let Some(durable) = store::wanted(args)? {
         return Ok(vec![Quarry::Store(durable)]);
     }
-    if let Some(names) = resizes(args)? {
-        return Ok(vec![Quarry::Resizes(names)]);
+    if let Some(tools) = tools(args)? {
+        return Ok(vec![Quarry::Tools(tools)]);
     }
     if let Some(part) = part(args)? {
         return Ok(vec![Quarry::Part(part)]);
@@ -253,19 +257,20 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
             let is_here = image::missing(&["mke2fs"]).is_none();
             if !is_here {
                 eprintln!(
-                    "ondol crash: mke2fs is not here, which makes the volumes of `--workload resize`: none is resized"
+                    "ondol crash: mke2fs is not here, which makes the volumes of `--workload resize` and `tools`: neither is tried"
                 );
             }
-            let resizes = is_here.then(|| Quarry::Resizes(resizing::names().collect()));
+            let tools =
+                Family::ALL.into_iter().filter(|_| is_here).map(|family| Quarry::Tools((family, family.names())));
             let parts = Part::ALL.map(Quarry::Part);
             let pools = [Domain::Adr, Domain::Eadr].map(Quarry::Pool);
-            pools.into_iter().chain(resizes).chain(parts).chain(volumes).collect()
+            pools.into_iter().chain(tools).chain(parts).chain(volumes).collect()
         }
     })
 }
 
-/// States of each resize, about, where nobody asks for a single one.
-const OF_A_RESIZE: u64 = 200;
+/// States of what each tool does, about, where nobody asks for a single one.
+const OF_A_TOOL: u64 = 200;
 
 /// Interleavings of several `--calls`.
 const SCHEDULES: u32 = 300;
@@ -292,11 +297,12 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
         let show = Show::new(args, quarry.clone(), seconds, &signals);
         let found = show.during(|watch| match &quarry {
             Quarry::Pool(domain) => hunt_pool(&prey(JournalEngine::default(), modes[0]), *domain, watch),
-            Quarry::Resizes(names) => {
+            Quarry::Tools((family, names)) => {
                 let mut prey = prey(JournalEngine::default(), modes[0]);
-                prey.limits.states = args.states;
-                prey.limits.about = (names.len() > 1).then_some(OF_A_RESIZE);
-                hunt_resizes(&prey, names, watch)
+                prey.limits.about = (names.len() > 1).then_some(OF_A_TOOL);
+                // Unless it is asked for, each has its turn once.
+                let is_endless = args.workload.is_some() && (is_bound || args.seconds.is_some());
+                hunt_tools(&prey, (*family, names), (budget, is_endless), watch)
             }
             Quarry::Part(part) => hunt_part(&prey(JournalEngine::default(), modes[0]), *part, budget, watch),
             Quarry::Store(durable) => {

@@ -5,6 +5,7 @@ use crate::explore::{Report, Violation, Watch};
 use crate::hunt::{Found, Part};
 use crate::log_judge;
 use crate::signals::Signals;
+use crate::tools::Family;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::{Durable, JournalEngine};
@@ -127,7 +128,7 @@ impl<'a> Show<'a> {
                 Quarry::Engine(engine) => engine.name(),
                 Quarry::Store(_) => "object storage",
                 Quarry::Pool(_) => "an NVM pool",
-                Quarry::Resizes(_) => "another size",
+                Quarry::Tools((family, _)) => family.word(),
                 Quarry::Part(part) => part.name(),
             },
             *watch.phase.lock(),
@@ -161,7 +162,7 @@ impl<'a> Show<'a> {
             Quarry::Engine(engine) => (Some(*engine), None),
             Quarry::Store(_) => (Some(JournalEngine::Batch), None),
             Quarry::Pool(domain) => (None, Some(domain.to_string())),
-            Quarry::Resizes(_) | Quarry::Part(_) => (None, None),
+            Quarry::Tools(_) | Quarry::Part(_) => (None, None),
         };
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
         let times: Vec<u64> = report.violations.iter().map(|violation| violation.times).collect();
@@ -191,7 +192,7 @@ impl<'a> Show<'a> {
             "domain": domain,
             "store": args.store.map(Durable::name),
             "workload": args.workload.as_deref().unwrap_or(match &self.quarry {
-                Quarry::Resizes(_) => "resize",
+                Quarry::Tools((family, _)) => family.word(),
                 Quarry::Part(part) => part.name(),
                 _ if args.calls.is_empty() => "all",
                 _ => "calls",
@@ -227,7 +228,10 @@ impl<'a> Show<'a> {
         let Found { report, modes, workloads, phases, .. } = found;
         let args = self.args;
         match &self.quarry {
-            Quarry::Resizes(_) => say!("volumes that get another size, seed {}: {workloads} of them", args.seed),
+            Quarry::Tools((Family::Resize, _)) => {
+                say!("volumes that get another size, seed {}: {workloads} of them", args.seed);
+            }
+            Quarry::Tools((Family::Tools, _)) => say!("tools, seed {}: {workloads} volumes", args.seed),
             Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
             Quarry::Part(Part::Run) => say!("programs under `ondol run`, seed {}: {workloads} runs", args.seed),
             Quarry::Part(Part::Buffer) => say!("the write buffer, seed {}: {workloads} runs", args.seed),

@@ -25,7 +25,7 @@ pub(super) fn wanted(args: &CrashArgs) -> Result<Option<Durable>, String> {
         return Err(format!("{option} says nothing to --store: leave it out"));
     }
     let workload = args.workload.as_deref().unwrap_or_default();
-    if workload == "threads" || workload == "pool" || workload.split(':').next() == Some("resize") {
+    if matches!(workload.split(':').next(), Some("threads" | "pool" | "resize" | "tools")) {
         return Err(format!("--workload {workload} says nothing to --store: leave one of them out"));
     }
     if !cfg!(feature = "object") {

@@ -3,12 +3,12 @@
 mod parts;
 mod phase;
 mod pool;
-mod resize;
+mod tools;
 
 pub use parts::{Part, hunt_part};
 pub use phase::{Phase, Share};
 pub use pool::{hunt_pool, replay_pool};
-pub use resize::{hunt_resizes, replay_resize};
+pub use tools::{hunt_tools, replay_tools};
 
 use crate::explore::{Limits, Report, Violation, Watch};
 use crate::image::Kind;
