@@ -338,7 +338,8 @@ fn written(plan: &Plan) -> Vec<Range<u64>> {
     ranges
 }
 
-/// As [`Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is discarded there holds zeros.
+/// As [`Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is discarded there
+/// holds zeros.
 ///
 /// # Errors
 /// As [`Volume::format`].
@@ -359,7 +360,8 @@ pub(crate) fn forget(store: &dyn BlockStore) -> ondol_block::Result<()> {
     store.flush()
 }
 
-/// Nobody takes for a volume what a crash leaves of this: what was there goes first, durably, and the superblock comes when all else is durable.
+/// Nobody takes for a volume what a crash leaves of this: what was there goes first, durably, and the superblock comes when
+/// all else is durable.
 pub(crate) fn write(store: &dyn BlockStore, plan: &Plan) -> Result<()> {
     forget(store)?;
     let zeros = vec![0; ZEROS];

@@ -191,8 +191,8 @@ fn import_into_bucket(from: &Path, target: &Path, force: bool) -> Result<Transfe
     Ok(Transferred { size, written, transactions, given_up: GivenUp::default() })
 }
 
-/// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written. Nobody takes for a volume what a crash
-/// leaves of this: what was there goes first, and the superblock comes last.
+/// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written.
+/// Nobody takes for a volume what a crash leaves of this: what was there goes first, and the superblock comes last.
 fn copy(
     from: &dyn BlockStore,
     to: &dyn BlockStore,

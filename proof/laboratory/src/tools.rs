@@ -1,6 +1,6 @@
 //! A volume that tools change while nobody has it open, as the subject of an exploration: cut everywhere.
 //!
-//! After a crash it is what it was after the last step that had returned, or after the one that was under way; see [`Tooled`].
+//! After a crash it is what it was after the last step that had returned, or the one that was under way; see [`Tooled`].
 
 pub(crate) mod starts;
 
@@ -44,11 +44,8 @@ impl ToolRun {
 
     /// The last step that has returned after so many events.
     fn done(&self, events: usize) -> usize {
-        let marks = self.events.iter().take(events).rev();
-        marks
-            .into_iter()
-            .find_map(|e| if let Event::Mark(stage) = e { Some(*stage as usize) } else { None })
-            .unwrap_or(0)
+        let mark = |event: &Event| if let Event::Mark(stage) = event { Some(*stage as usize) } else { None };
+        self.events.iter().take(events).rev().find_map(mark).unwrap_or(0)
     }
 }
 
@@ -86,8 +83,8 @@ impl Subject for ToolRun {
     }
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {
-        // Wherever it lies by now.
-        let log = Log::of(recovered).ok();
+        // Wherever it lies by now. What may be refused may still have something in it.
+        let log = Log::of(recovered).ok().filter(|log| log.image.is_none() && !self.of.is_ever_refused());
         let one = |(n, layer): (usize, &mut Layer)| match &log {
             Some(log) if log.medium == n => layer.fingerprint_without(&log.pages),
             _ => layer.fingerprint(),
@@ -116,9 +113,11 @@ impl Subject for ToolRun {
             return Ok(());
         }
         // What e2fsck alone makes of a crash is no rule where that crash came in a recovery: see the design.
-        let again = |disks: &[Layer]| self.of.ends_well(disks, self.done(events));
-        again(&self.recover(layers)?).map_err(|e| format!("done again after the crash: {e}"))?;
-        again(layers).map_err(|e| format!("done again after the crash, unrecovered: {e}"))
+        let (how, disks) = match events % 2 {
+            0 => ("recovered", self.recover(layers)?),
+            _ => ("as the crash left it", layers.to_vec()),
+        };
+        self.of.ends_well(&disks, self.done(events)).map_err(|e| format!("done again, {how}: {e}"))
     }
 
     fn use_after(&self, layers: &[Layer], seed: u64) -> Option<Result<Run, String>> {

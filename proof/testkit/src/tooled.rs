@@ -1,7 +1,7 @@
 //! Tools that change a volume which nobody has mounted, and what must hold of it wherever they are cut short.
 //!
-//! It is what it was after some step of the tools, or the tool that was under way takes it away, and it is refused; then the same tools come
-//! to their end.
+//! It is what it was after some step of the tools, or the tool that was under way takes it away, and it is refused; then
+//! the same tools come to their end.
 
 use crate::disks::{self, Disks};
 use crate::dump::{self, Snapshot, Strictness};
@@ -246,14 +246,15 @@ impl Tooled {
         Ok(made)
     }
 
-    /// Runs the tools from this one on; one that refuses has ended. `tell` is told of each step when it is done.
+    /// Runs the tools from this one on. There may be no room for a journal of another size. `tell` is told of each step when it is done.
     ///
     /// # Errors
     /// Theirs.
     pub fn run(&self, from: usize, place: &Place, tell: &mut dyn FnMut(Step)) -> Result<(), String> {
         for tool in &self.tools[from..] {
             match tool.run(place, tell) {
-                Ok(()) | Err(Error::State { .. }) => tell(Step::Ended),
+                Ok(()) => tell(Step::Ended),
+                Err(Error::State { .. }) if matches!(tool, Tool::Tune(_)) => tell(Step::Ended),
                 Err(e) => return Err(format!("{tool:?} fails: {e}")),
             }
         }
@@ -311,8 +312,8 @@ impl Tooled {
         of.clone().any(|stage| self.differences(stage, found).is_empty())
     }
 
-    /// After which step recovered disks are, of those that are allowed. Where the tool that is under way takes the volume away, it may be
-    /// refused: then the tools come to their end from there.
+    /// After which step recovered disks are, of those that are allowed. Where the tool that is under way takes the volume
+    /// away, it may be refused: then the tools come to their end from there.
     ///
     /// # Errors
     /// After none of them, and why.
@@ -361,7 +362,9 @@ impl Tooled {
     /// They do not.
     pub fn goes_on(&self, disks: &[Layer], stage: usize) -> Result<Vec<Layer>, String> {
         let stores = disks::stores(disks);
-        self.run(self.stages[stage].ended, &Place::on(&stores), &mut |_| ()).map_err(|e| format!("again: {e}"))?;
+        // At least the last: whoever saw the power go calls it again.
+        let from = self.stages[stage].ended.min(self.tools.len() - 1);
+        self.run(from, &Place::on(&stores), &mut |_| ()).map_err(|e| format!("again: {e}"))?;
         let (last, left) = (self.stages.len() - 1, stores.layers());
         let mut found =
             look(&left).and_then(|found| found).map_err(|e| format!("again, and cannot be recovered: {e}"))?;
@@ -374,7 +377,7 @@ impl Tooled {
         Ok(left)
     }
 
-    /// As [`Tooled::goes_on`], and e2fsck has nothing to say then, or mends what the volume says itself, so that each file is what it is without a crash.
+    /// As [`Tooled::goes_on`], and e2fsck has nothing to say then, or mends it where the volume says that it has errors.
     ///
     /// # Errors
     /// It does not, or has.

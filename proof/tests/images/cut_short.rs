@@ -1,4 +1,4 @@
-//! What takes a volume away, or gives up a part of it, is cut short at every write: nobody takes what is left for what it was.
+//! What takes a volume away, or gives up a part of it, is cut short at every write: nobody takes the rest for what it was.
 
 use ondol::{FormatOptions, JournalEngine, Options, Volume, export_media, format_store, recover_store_by_force};
 use ondol_block::{BlockStore, RamStore};
@@ -69,15 +69,21 @@ fn a_copy_takes_the_place_of_an_old_volume() {
     takes_its_place(&|disk| export_media(new.clone().into(), &**disk, false));
 }
 
-/// The second transaction of the log is damaged, or the journal's superblock.
+/// A block of the log is damaged, or the journal's superblock.
 #[test]
 fn a_loss_is_not_forgotten() {
     let whole = volume(OLD);
     let journal = Image::open(Arc::new(RamStore::from_bytes(whole.clone()))).expect("an image").journal_map();
     let at = journal.expect("a journal")[0].0 as usize * 1024;
-    for damaged_at in [at + 0xFC, at + 12 * 1024 + 500] {
-        let mut damaged = whole.clone();
-        damaged[damaged_at] ^= 0x10;
+    let damaged = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    let is_refused = |at: &usize| open(&Arc::new(Faulty::new(RamStore::from_bytes(damaged(*at))))).is_err();
+    let in_log = (at + 1024 + 100..).step_by(1024).take(40).find(is_refused).expect("a log");
+    for damaged_at in [at + 0xFC, in_log] {
+        let damaged = damaged(damaged_at);
         let force = |disk: &Disk| {
             let disk: Arc<dyn BlockStore> = disk.clone();
             recover_store_by_force(&disk, image::clock(2)).map(|report| assert!(!report.given_up.is_empty()))

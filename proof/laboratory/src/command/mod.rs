@@ -125,7 +125,7 @@ fn part(args: &CrashArgs) -> Result<Option<Part>, String> {
     Ok(part)
 }
 
-/// Refuses what would be said in vain: a pool's life, and what tools do, are what they are, and one processor tries them.
+/// Refuses what would be said in vain: a pool's life, and what tools do, are what they are. One processor tries them.
 fn require_heard(args: &CrashArgs, workload: &str) -> Result<(), String> {
     let is_part = Part::ALL.into_iter().any(|part| part.name() == workload);
     let is_of_tools = Family::ALL.into_iter().any(|family| family.word() == workload);

@@ -1,10 +1,11 @@
-//! What tools begin with: volumes as a crash left them, with removed files that are open, nearly full, damaged, in many forms.
+//! What tools begin with: volumes as a crash left them, with removed files that are open, nearly full, or damaged.
 
 use crate::explore::Limits;
 use crate::image::Kind;
 use crate::log::Log;
 use crate::prey::Prey;
 use crate::run::Run;
+use crate::subject::Subject;
 use crate::workload::{self, Mount, Workload, full};
 use ondol::{DataMode, JournalEngine, NewSize, Tune};
 use ondol_env::{Env, Fixed, Timestamp};
@@ -138,7 +139,8 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
         ("grow" | "mkfs" | "mkfs-file" | "export", Kind::Pool) | (_, Kind::JournalDevice) => Kind::Small,
         _ => kind,
     };
-    let mut disks = dirty(start, kind, &random)?;
+    let may_have_pool = matches!(tool, "recover" | "check" | "tune" | "copy") && kind != Kind::Pool;
+    let mut disks = dirty(start, (kind, may_have_pool), &random)?;
     let tools = match tool {
         "check" if kind != Kind::Pool => {
             noted_errors(&mut disks[0]);
@@ -165,7 +167,7 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
         "shrink" => vec![Tool::Resize(NewSize::Least)],
         "check" => vec![Tool::Check],
         "mkfs" | "mkfs-file" | "mkfs-pool" => vec![Tool::Format { is_file: tool == "mkfs-file" }],
-        "export" => vec![Tool::Export(dirty("orphans", Kind::Small, &random)?.remove(0))],
+        "export" => vec![Tool::Export(dirty("orphans", (Kind::Small, false), &random)?.remove(0))],
         "import" => vec![Tool::Export(filled()?)],
         "copy" => vec![Tool::Copy],
         _ => vec![Tool::Recover],
@@ -174,10 +176,11 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
 }
 
 /// Disks as a crash left them.
-fn dirty(start: &str, kind: Kind, random: &Fixed) -> Result<Vec<Layer>, String> {
+fn dirty(start: &str, (kind, may_have_pool): (Kind, bool), random: &Fixed) -> Result<Vec<Layer>, String> {
     let engines = match kind {
-        Kind::WideLog => [JournalEngine::Remap, JournalEngine::Swap],
-        _ => [JournalEngine::Classic, JournalEngine::Compressed],
+        Kind::WideLog => &[JournalEngine::Remap, JournalEngine::Swap][..],
+        _ if may_have_pool => &[JournalEngine::Classic, JournalEngine::Compressed, JournalEngine::Scalable],
+        _ => &[JournalEngine::Classic, JournalEngine::Compressed],
     };
     let engine = engines[random.random_u32() as usize % engines.len()];
     let run = match start {
@@ -193,10 +196,13 @@ fn dirty(start: &str, kind: Kind, random: &Fixed) -> Result<Vec<Layer>, String> 
     let happened =
         if start == "crashed" { events - random.random_u32() as usize % (events / 2).max(1) } else { events };
     let cut = Cut::after(&run.media, &run.events[..happened]);
-    Ok(match cut.combinations() {
+    let left = match cut.combinations() {
         Some(all) => cut.build(&cut.combination(random.random_u32() as usize % all)),
         None => cut.everything(),
-    })
+    };
+    // It holds what the model says: tools are held against what it is once it is recovered.
+    run.judge(&run.recover(&left)?, happened)?;
+    Ok(left)
 }
 
 /// An image that a pool has room for, with a log that was not recovered.
