@@ -26,10 +26,10 @@ fn judge(case: &Tooled, left: &[Layer], to_the_end: bool) -> Result<usize, Strin
     Ok(found)
 }
 
-/// Cuts the power everywhere; what is wrong, if anything is, and the sizes that were found.
+/// Cuts the power everywhere; what is wrong, if anything is, and the steps that were found.
 fn explore(case: &Tooled, sampling: &Sampling, defect: Option<Defect>) -> (usize, Vec<usize>, Option<String>) {
     let (media, events) = record(&case.disks[0], defect, &|place| case.run(0, place, &mut |_| ()).expect("a resize"));
-    let (mut n, mut sizes, mut wrong) = (0u64, Vec::new(), None);
+    let (mut n, mut steps, mut wrong) = (0u64, Vec::new(), None);
     // Of short runs all.
     let few = if ondol_tests::hunting() { 1 } else { 5 };
     let one_of = if events.len() < 150 { 1 } else { few * sampling.one_of };
@@ -42,19 +42,16 @@ fn explore(case: &Tooled, sampling: &Sampling, defect: Option<Defect>) -> (usize
         n += 1;
         let _planted = ondol_faults::set(defect).expect("a build with defects");
         match judge(case, layers, n.is_multiple_of(16)) {
-            Ok(found) => sizes.push(found),
+            Ok(found) => steps.push(found),
             Err(e) => wrong = Some(format!("{}, state {n}: {e}", case.name)),
         }
         if wrong.is_none() && n.is_multiple_of(8) {
             wrong = by_e2fsck(case, &layers[0]).map_err(|e| format!("{}, state {n}, by e2fsck: {e}", case.name)).err();
         }
-        if wrong.is_none() && n.is_multiple_of(24) {
-            wrong = again(case, &layers[0], n).err();
-        }
     });
-    sizes.sort_unstable();
-    sizes.dedup();
-    (states, sizes, wrong)
+    steps.sort_unstable();
+    steps.dedup();
+    (states, steps, wrong)
 }
 
 /// What a crash left is left to e2fsck, which knows nothing of resizing, and is whole and holds all.
@@ -63,20 +60,6 @@ fn by_e2fsck(case: &Tooled, left: &Layer) -> Result<(), String> {
         Some(mut after) => judge(case, &[Layer::new(after.swap_remove(0))], false).map(drop),
         None => Ok(()),
     }
-}
-
-/// Power fails a second time, while that is recovered.
-fn again(case: &Tooled, left: &Layer, n: u64) -> Result<(), String> {
-    let (media, events) = record(left, None, &|place| place.recover().expect("recovery"));
-    let few = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, one_of: 2, seed: n };
-    let mut wrong = Ok(());
-    few.each(&media, &events, |layers, _| {
-        if wrong.is_ok() {
-            let judged = judge(case, layers, false);
-            wrong = judged.map(drop).map_err(|e| format!("{}, state {n}, again: {e}", case.name));
-        }
-    });
-    wrong
 }
 
 /// What a run over an image leaves on its way to the medium.
@@ -94,10 +77,10 @@ fn power_may_fail_anywhere_in_a_resize() {
     let most = if ondol_tests::hunting() { usize::MAX } else { 3 };
     for (seed, case) in (0..).zip(names().take(most).map(case)) {
         let sampling = Sampling { all_of: 8, samples: 2, torn: 2, extremes: 2, one_of: 4, seed };
-        let (states, sizes, wrong) = explore(&case, &sampling, None);
+        let (states, steps, wrong) = explore(&case, &sampling, None);
         assert_eq!(wrong, None);
         assert!(states > 50, "{}: {states} states", case.name);
-        assert!(sizes.first() != sizes.last(), "{}: {sizes:?}", case.name);
+        assert!(steps.first() != steps.last(), "{}: {steps:?}", case.name);
     }
 }
 

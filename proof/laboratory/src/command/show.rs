@@ -5,7 +5,6 @@ use crate::explore::{Report, Violation, Watch};
 use crate::hunt::{Found, Part};
 use crate::log_judge;
 use crate::signals::Signals;
-use crate::tools::Family;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::{Durable, JournalEngine};
@@ -228,10 +227,7 @@ impl<'a> Show<'a> {
         let Found { report, modes, workloads, phases, .. } = found;
         let args = self.args;
         match &self.quarry {
-            Quarry::Tools((Family::Resize, _)) => {
-                say!("volumes that get another size, seed {}: {workloads} of them", args.seed);
-            }
-            Quarry::Tools((Family::Tools, _)) => say!("tools, seed {}: {workloads} volumes", args.seed),
+            Quarry::Tools((family, _)) => say!("{}, seed {}: {workloads} volumes", family.word(), args.seed),
             Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
             Quarry::Part(Part::Run) => say!("programs under `ondol run`, seed {}: {workloads} runs", args.seed),
             Quarry::Part(Part::Buffer) => say!("the write buffer, seed {}: {workloads} runs", args.seed),

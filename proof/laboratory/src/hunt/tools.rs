@@ -21,7 +21,7 @@ pub fn hunt_tools(
     (budget, is_endless): (Budget, bool),
     watch: &Watch,
 ) -> Result<Found, String> {
-    *watch.phase.lock() = family.phase();
+    *watch.phase.lock() = family.word();
     let began = processor::spent();
     let (mut report, mut distinct, mut first, mut workloads) = (Report::default(), 0, None, 0);
     let spent = |report: &Report| processor::spent() - began + report.waited;
@@ -43,11 +43,11 @@ pub fn hunt_tools(
         report.add(of_run);
         watch.violations.store(report.violations.len() as u64, Relaxed);
         if found && first.is_none() {
-            let (phase, recovered) = (family.phase(), report.distinct);
+            let (phase, recovered) = (family.word(), report.distinct);
             first = Some(First { phase, workload: name.clone(), spent: spent(&report), workloads, recovered });
         }
     }
-    let (name, recovered, spent) = (family.phase(), report.distinct, spent(&report));
+    let (name, recovered, spent) = (family.word(), report.distinct, spent(&report));
     let phases = vec![Share { name, workloads, recovered, explored: distinct, spent }];
     Ok(Found { report, modes: vec![(prey.data, distinct)], workloads, phases, first })
 }

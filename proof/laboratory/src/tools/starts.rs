@@ -32,18 +32,10 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Resize, Self::Tools];
 
-    /// As `--workload` names it.
+    /// As `--workload` names it, and a hunt its phase.
     pub fn word(self) -> &'static str {
         match self {
             Self::Resize => "resize",
-            Self::Tools => "tools",
-        }
-    }
-
-    /// As a hunt calls its phase.
-    pub(crate) fn phase(self) -> &'static str {
-        match self {
-            Self::Resize => "resizes",
             Self::Tools => "tools",
         }
     }
