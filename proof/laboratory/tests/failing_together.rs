@@ -13,7 +13,7 @@ use ondol_power::Sampling;
 /// Programs that are tried of each.
 const PROGRAMS: usize = 40;
 
-const PLANTED: [Defect; 3] = [Defect::UnheardHomeError, Defect::UnheardFlushError, Defect::ToldBeforeDurable];
+const PLANTED: [Defect; 3] = [Defect::UnheardHomeError, Defect::UnheardFlushError, Defect::UnheardTailError];
 
 /// What is wrong with one of some programs, if anything.
 fn look(engine: JournalEngine, plant: Option<Defect>) -> Option<String> {

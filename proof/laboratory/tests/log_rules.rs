@@ -54,7 +54,6 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str, &str)] = &[
     (Defect::TableMissingWriteBack, SWAP, ORDERED, "remount", "open"),
     (Defect::TableOpenBeforeUndo, SWAP, JOURNAL, "write-much", "open"),
     (Defect::TablePublishBeforeData, SWAP, ORDERED, "create", "page"),
-    (Defect::TablePublishBeforeData, REMAP, ORDERED, "create", "page"),
 ];
 
 #[test]
