@@ -1,7 +1,7 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
 //! `cargo xtask proof`: the tests of `proof/`, a workspace of its own.
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
-//! `cargo xtask lab`: `ondol-lab` with the faults of `proof/faults` in it. `cargo xtask plants`: each of these against the laboratory's default hunt.
+//! `cargo xtask lab`: `ondol-lab` with the faults of `proof/faults` in it. `cargo xtask plants`: each of these against the laboratory's default hunt. `cargo xtask mutants`: mistakes that a machine makes up, hunted likewise.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 //! `cargo xtask count`: lines of code by package, without comments, blank lines and tests.
 //! `cargo xtask fsck-images DIR`: our check beside e2fsck, on the images of e2fsprogs' tests.
@@ -22,6 +22,7 @@ mod fuzz;
 mod header;
 mod layers;
 mod licences;
+mod mutants;
 mod picture;
 mod plants;
 mod programs;
@@ -57,7 +58,7 @@ const CHECKS: [Check; 12] = [
 ];
 
 /// How all is called that is no check.
-const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | lab [ONDOL-LAB ARGUMENT]... | plants [DEFECT]... [--in ENGINE]... | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | count | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
+const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | lab [ONDOL-LAB ARGUMENT]... | plants [DEFECT]... [--in ENGINE]... | mutants [--seed N] [--count N] [--only PATHPART] [--seconds N] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | count | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
 
 /// The README's command for the tests.
 const TEST: [&str; 1] = ["test"];
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         "proof" => tests_of_proof(&words, false),
         "hunt" => hunt(words),
         "plants" => plants::run(words.into_iter()),
+        "mutants" => mutants::run(&words),
         "lab" => lab_with_faults().and_then(|lab| run(Command::new(lab).args(words))),
         "dist" => dist::run(&words),
         "capi" => capi::run(&words),

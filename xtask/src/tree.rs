@@ -14,6 +14,9 @@ use toml::{Table, Value};
 /// Where the copy is, below the folder for build results.
 const PLACE: &str = "proof/tree";
 
+/// Where the one is that has mutants in it, and no faults.
+const OF_MUTANTS: &str = "proof/tree-of-mutants";
+
 /// What the compiler is told for crates that are observed: they call `proof/coverage` at each edge of the control flow, and have
 /// a table of where these are.
 const INSTRUMENTED: [&str; 4] = [
@@ -35,10 +38,39 @@ pub(crate) struct Tree {
 impl Tree {
     /// Makes it, or brings it up to date.
     pub(crate) fn new() -> Result<Self, String> {
+        Self::at(PLACE, |tree, source| {
+            let mut own = tree.faulty(source)?;
+            own.push(("crates/env/src/fault.rs".into(), text_of(source, "proof/faults/fault.rs")?.into_bytes()));
+            Ok((own, "pub mod fault;\n"))
+        })
+    }
+
+    /// One with the files of a folder, into which mutants are woven, in place of the source's.
+    pub(crate) fn of_mutants(woven: &Path) -> Result<Self, String> {
+        Self::at(OF_MUTANTS, |_, source| {
+            let mut own = Vec::new();
+            collect(woven, Path::new(""), &mut |file| own.push(file))?;
+            let read = |file: PathBuf| Ok((file.clone(), text_of(woven, &file.to_string_lossy())?.into_bytes()));
+            let mut own = own.into_iter().map(read).collect::<Result<Vec<_>, String>>()?;
+            own.push(("crates/env/src/mutant.rs".into(), text_of(source, "proof/mutants/mutant.rs")?.into_bytes()));
+            // Of the crates with mutants, this alone has not the one below it that they ask.
+            let manifest = "crates/format/Cargo.toml";
+            let text = text_of(source, manifest)?;
+            let text = text.replacen("[dependencies]\n", "[dependencies]\nondol-env.workspace = true\n", 1);
+            own.push((manifest.into(), text.into_bytes()));
+            Ok((own, "pub mod mutant;\n"))
+        })
+    }
+
+    /// The copy at a place, with files that only it has, and modules for its ground crate.
+    fn at(
+        place: &str,
+        own: impl FnOnce(&Self, &Path) -> Result<(Vec<(PathBuf, Vec<u8>)>, &'static str), String>,
+    ) -> Result<Self, String> {
         let metadata = crate::metadata()?;
         let source = metadata.workspace_root.into_std_path_buf();
         let target = metadata.target_directory.into_std_path_buf();
-        let tree = Self { root: target.join(PLACE), target };
+        let tree = Self { root: target.join(place), target };
         let mut files: BTreeMap<PathBuf, Option<Vec<u8>>> = BTreeMap::new();
         collect(&source, Path::new(""), &mut |file| drop(files.insert(file, None)))?;
         let in_proof = ["proof/Cargo.toml", "proof/Cargo.lock"].map(PathBuf::from);
@@ -48,15 +80,12 @@ impl Tree {
         let lock = locked(read("Cargo.lock")?, read("proof/Cargo.lock")?)?;
         files.insert("Cargo.toml".into(), Some(manifest.to_string().into_bytes()));
         files.insert("Cargo.lock".into(), Some(lock.to_string().into_bytes()));
-        for (file, bytes) in tree.faulty(&source)? {
-            files.insert(file, Some(bytes));
-        }
+        let (own, modules) = own(&tree, &source)?;
+        files.extend(own.into_iter().map(|(file, bytes)| (file, Some(bytes))));
         // Every crate of the product has this one below it.
         let ground = "crates/env/src/lib.rs";
-        let more = "\npub use ondol_coverage as coverage;\npub mod fault;\n";
-        files.insert(ground.into(), Some((text_of(&source, ground)? + more).into_bytes()));
-        let fault = text_of(&source, "proof/faults/fault.rs")?;
-        files.insert("crates/env/src/fault.rs".into(), Some(fault.into_bytes()));
+        let more = ["\npub use ondol_coverage as coverage;\n", modules].concat();
+        files.insert(ground.into(), Some((text_of(&source, ground)? + &more).into_bytes()));
         let into = [
             ("crates/env/Cargo.toml", "[dependencies]\n", "ondol-coverage.workspace = true\n"),
             ("crates/power/src/event.rs", "events.push(event);\n", "        ondol_env::coverage::event();\n"),
@@ -122,11 +151,17 @@ impl Tree {
 
     /// A command of cargo for the copy.
     pub(crate) fn cargo(&self, words: &[&str]) -> Result<Command, String> {
-        let wrapper = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new(env!("CARGO"));
-        command.args(words).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        command.env("RUSTC_WORKSPACE_WRAPPER", wrapper);
+        self.within(command.args(words))?;
         Ok(command)
+    }
+
+    /// A program that calls cargo for the copy.
+    pub(crate) fn within(&self, command: &mut Command) -> Result<(), String> {
+        let wrapper = std::env::current_exe().map_err(|e| e.to_string())?;
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        command.env("RUSTC_WORKSPACE_WRAPPER", wrapper);
+        Ok(())
     }
 }
 
@@ -141,7 +176,8 @@ pub(crate) fn wrap() -> String {
     let Some((compiler, words)) = words.split_first() else { return "no compiler is named".into() };
     let package = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let is_library = words.windows(2).any(|pair| pair[0] == "--crate-type" && pair[1] == "lib");
-    let is_observed = OBSERVED.iter().any(|name| package.ends_with(&format!("{PLACE}/crates/{name}")));
+    let is_in = |place: &str, name: &str| package.ends_with(&format!("{place}/crates/{name}"));
+    let is_observed = OBSERVED.iter().any(|name| is_in(PLACE, name) || is_in(OF_MUTANTS, name));
     let mut command = Command::new(compiler);
     command.args(words);
     if is_library && is_observed {

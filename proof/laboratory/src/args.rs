@@ -44,6 +44,9 @@ pub struct CrashArgs {
     /// Tell violations as they were found, without making them small
     #[arg(long)]
     pub(crate) as_found: bool,
+    /// Stop an engine after so many different violations [default: 8; 1 with --plant]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["case", "kill"])]
+    pub(crate) violations: Option<u64>,
     /// Seed of everything random; printed
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,

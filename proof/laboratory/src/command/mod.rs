@@ -289,7 +289,8 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
     let is_bound = args.states.is_some() || args.processor_seconds.is_some();
     let seconds = args.seconds.or((endless && !is_bound).then_some(SECONDS));
     let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let violations = if args.plant.is_some() { 1 } else { DIFFERENT };
+    let default = if args.plant.is_some() { 1 } else { DIFFERENT };
+    let violations = args.violations.and_then(|most| usize::try_from(most).ok()).unwrap_or(default);
     let (processor_seconds, shrinks) = (args.processor_seconds, !args.as_found);
     let budget = Budget { states: args.states, threads, processor_seconds, violations, shrinks };
     let mut sum = Sum::default();

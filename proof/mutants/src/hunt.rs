@@ -1,0 +1,184 @@
+//! The crash laboratory, and the tests of crates, on one mutant after the other.
+
+use crate::Arguments;
+use crate::process::{self, Bound, Ended};
+use crate::sample::Chosen;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::Command;
+
+/// Seconds of processors that every mutant is hunted for, in each place.
+const FIRST: u64 = 10;
+/// And the laboratory without any, before.
+const BASELINE: u64 = 20;
+
+/// What became of a mutant: a name for it, and what found it.
+type Verdict = (&'static str, String);
+
+struct Hunt<'a> {
+    args: &'a Arguments,
+    /// Where nothing is found without a mutant.
+    sound: BTreeSet<&'static str>,
+    /// By crate, how long its tests take; none if they fail without a mutant.
+    tests: BTreeMap<String, Option<f64>>,
+}
+
+/// Hunts each mutant that has no verdict from before, and prints a table of all.
+///
+/// # Errors
+/// Something is found without a mutant; a program cannot be started.
+pub(crate) fn run(args: &Arguments, drawn: &[Chosen]) -> Result<(), String> {
+    let file = args.dir.join(format!("found-{}.jsonl", args.seed));
+    let text = fs::read_to_string(&file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut known: BTreeMap<String, Value> =
+        lines.map(|line| (line["mutant"].as_str().unwrap_or_default().to_owned(), line)).collect();
+    let mut hunt = Hunt { args, sound: BTreeSet::new(), tests: BTreeMap::new() };
+    if drawn.iter().any(|chosen| !known.contains_key(&chosen.name())) {
+        hunt.require_sound("classic", BASELINE)?;
+    }
+    for chosen in drawn {
+        let name = chosen.name();
+        if !known.contains_key(&name) {
+            let ((verdict, by), spent) = hunt.judge(chosen)?;
+            let line = json!({
+                "number": chosen.number, "mutant": name, "crate": chosen.of(), "verdict": verdict, "by": by,
+                "processor_seconds": spent,
+            });
+            let mut to = OpenOptions::new().create(true).append(true).open(&file).map_err(|e| e.to_string())?;
+            writeln!(to, "{line}").map_err(|e| e.to_string())?;
+            println!("{} {name}: {verdict}{} ({spent:.1} s)", chosen.number, [" ", &by].concat().trim_end());
+            known.insert(name, line);
+        }
+    }
+    table(drawn, &known);
+    Ok(())
+}
+
+/// Where the laboratory reaches a file: engines, or workloads that are no engine's.
+pub(crate) fn places(file: &str) -> &'static [&'static str] {
+    let parts: [(&str, &[&str]); 13] = [
+        ("format/src/unit", &["compressed"]),
+        ("journal/src/compressed", &["compressed"]),
+        ("journal/src/scalable", &["scalable", "remap"]),
+        ("journal/src/batch", &["batch"]),
+        ("journal/src/swap", &["swap"]),
+        ("journal/src/remap", &["remap"]),
+        ("journal/src/jbd2", &["classic"]),
+        ("journal/src/block_engine", &["classic", "compressed"]),
+        ("nvm-log", &["scalable", "remap"]),
+        ("page-table", &["swap", "remap", "pool"]),
+        ("run-log", &["run"]),
+        ("write-buffer", &["buffer"]),
+        ("volume/src/resize", &["resize"]),
+    ];
+    parts.iter().find(|(part, _)| file.contains(part)).map_or(&["classic", "scalable"], |(_, places)| places)
+}
+
+impl Hunt<'_> {
+    /// Sets the laboratory on a mutant, or on none; what was found, if anything, and the seconds of processors.
+    fn laboratory(&self, place: &str, number: u32, seconds: u64) -> Result<(Option<String>, f64), String> {
+        let mut command = Command::new(self.args.dir.join("ondol-lab"));
+        command.args(["crash", "--as-found", "--json", "--violations", "1"]);
+        command.env("ONDOL_MUTANT", number.to_string());
+        let time = seconds.to_string();
+        match place {
+            "pool" | "resize" => command.args(["--workload", place, "--seconds", &time]),
+            "run" | "buffer" => command.args(["--workload", place, "--processor-seconds", &time]),
+            engine => command.args(["--engine", engine, "--processor-seconds", &time]),
+        };
+        let ended = process::run(&mut command, Bound::Processor(2.0 * seconds as f64 + 60.0), &self.args.dir)?;
+        Ok((shown(&ended).map(|what| format!("{place}: {what}")), ended.spent))
+    }
+
+    fn require_sound(&mut self, place: &'static str, seconds: u64) -> Result<(), String> {
+        if self.sound.insert(place)
+            && let (Some(what), _) = self.laboratory(place, 0, seconds)?
+        {
+            return Err(format!("without a mutant, {what}"));
+        }
+        Ok(())
+    }
+
+    /// What finds a mutant, and the seconds of processors that the laboratory had.
+    fn judge(&mut self, chosen: &Chosen) -> Result<(Verdict, f64), String> {
+        let (places, mut all) = (places(&chosen.file), 0.0);
+        for seconds in [FIRST, self.args.seconds] {
+            for place in places {
+                self.require_sound(place, FIRST)?;
+                let (found, spent) = self.laboratory(place, chosen.number, seconds)?;
+                all += spent;
+                if let Some(by) = found {
+                    return Ok((("found", by), all));
+                }
+            }
+        }
+        let verdict = if self.fails_tests(chosen)? { "tests" } else { "alive" };
+        Ok(((verdict, String::new()), all))
+    }
+
+    /// Whether the tests of its crate find a mutant.
+    fn fails_tests(&mut self, chosen: &Chosen) -> Result<bool, String> {
+        let test = |number: u32, bound: f64| {
+            let package = format!("ondol-{}", chosen.of());
+            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            command.args(["test", "--quiet", "-p", &package]).env("ONDOL_MUTANT", number.to_string());
+            process::run(&mut command, Bound::Clock(bound), &self.args.dir)
+        };
+        let passes = |ended: &Ended| ended.status.is_some_and(|status| status.success());
+        if !self.tests.contains_key(chosen.of()) {
+            // Once to build them, which takes long, and once to see how long they take.
+            let _built = test(0, 1800.0)?;
+            let ended = test(0, 600.0)?;
+            if !passes(&ended) {
+                println!("the tests of {} fail without a mutant, too: they judge none", chosen.of());
+            }
+            self.tests.insert(chosen.of().to_owned(), passes(&ended).then_some(ended.seconds));
+        }
+        match self.tests.get(chosen.of()).copied().flatten() {
+            Some(seconds) => Ok(!passes(&test(chosen.number, 4.0 * seconds + 60.0)?)),
+            None => Ok(false),
+        }
+    }
+}
+
+/// What a run of the laboratory shows, in a few words.
+fn shown(ended: &Ended) -> Option<String> {
+    let Some(status) = ended.status else { return Some("hangs".into()) };
+    match status.code() {
+        Some(0) => None,
+        Some(1) => {
+            let found: Value =
+                ended.told.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+            let phase = found["first"]["phase"].as_str().unwrap_or("its life");
+            let what = found["found"][0].as_str().and_then(|text| text.lines().next()).unwrap_or_default();
+            Some(format!("{phase}: {}", what.chars().take(160).collect::<String>()))
+        }
+        _ => {
+            let why = ended.complained.lines().next().unwrap_or_default();
+            Some(format!("ends with {status}: {}", why.chars().take(160).collect::<String>()))
+        }
+    }
+}
+
+/// By crate: how many mutants there are, and what found them.
+fn table(drawn: &[Chosen], known: &BTreeMap<String, Value>) {
+    let mut rows: BTreeMap<&str, ([usize; 3], f64)> = BTreeMap::new();
+    for chosen in drawn {
+        let Some(line) = known.get(&chosen.name()) else { continue };
+        let verdict = ["found", "tests", "alive"].iter().position(|name| line["verdict"] == *name).unwrap_or(2);
+        for row in [chosen.of(), "all"] {
+            let (counts, spent) = rows.entry(row).or_default();
+            counts[verdict] += 1;
+            *spent += line["processor_seconds"].as_f64().unwrap_or_default();
+        }
+    }
+    // The sum comes last.
+    let sum = rows.remove("all");
+    println!("\n| crate | mutants | found | by its tests | alive | processor seconds |\n|---|--:|--:|--:|--:|--:|");
+    for (name, ([found, tests, alive], spent)) in rows.into_iter().chain(sum.map(|sum| ("all", sum))) {
+        println!("| {name} | {} | {found} | {tests} | {alive} | {spent:.0} |", found + tests + alive);
+    }
+}
