@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -158,7 +159,14 @@ impl Tree {
 
     /// A program that calls cargo for the copy.
     pub(crate) fn within(&self, command: &mut Command) -> Result<(), String> {
-        let wrapper = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut wrapper = std::env::current_exe().map_err(|e| e.to_string())?;
+        if self.root.ends_with(OF_MUTANTS) {
+            // Cargo tells crates of one name in two workspaces apart by the name of their wrapper alone.
+            let other = self.target.join("proof/wrapper-of-mutants");
+            let _ = fs::remove_file(&other);
+            symlink(&wrapper, &other).map_err(|e| format!("{}: {e}", other.display()))?;
+            wrapper = other;
+        }
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         command.env("RUSTC_WORKSPACE_WRAPPER", wrapper);
         Ok(())
@@ -182,6 +190,10 @@ pub(crate) fn wrap() -> String {
     command.args(words);
     if is_library && is_observed {
         command.args(INSTRUMENTED);
+    }
+    if package.contains(OF_MUTANTS) {
+        // What is certain to overflow is a mutant like any other.
+        command.arg("--cap-lints=allow");
     }
     command.exec().to_string()
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Seconds of processors that every mutant is hunted for, in each place.
@@ -14,46 +15,51 @@ const FIRST: u64 = 10;
 /// And the laboratory without any, before.
 const BASELINE: u64 = 20;
 
-/// What became of a mutant: a name for it, and what found it.
-type Verdict = (&'static str, String);
+// What becomes of a mutant. One that survives the laboratory meets tests when all have been there.
+const FOUND: &str = "found";
+const SURVIVES: &str = "survives";
+const TESTS: &str = "tests";
+const ALIVE: &str = "alive";
 
 struct Hunt<'a> {
     args: &'a Arguments,
+    /// By name of a mutant, its last line in the file of results.
+    known: BTreeMap<String, Value>,
     /// Where nothing is found without a mutant.
     sound: BTreeSet<&'static str>,
     /// By crate, how long its tests take; none if they fail without a mutant.
     tests: BTreeMap<String, Option<f64>>,
 }
 
-/// Hunts each mutant that has no verdict from before, and prints a table of all.
+/// Hunts each mutant that has no verdict from before, first all for a short time; gives those that survive to the tests, and
+/// prints a table of all.
 ///
 /// # Errors
 /// Something is found without a mutant; a program cannot be started.
 pub(crate) fn run(args: &Arguments, drawn: &[Chosen]) -> Result<(), String> {
-    let file = args.dir.join(format!("found-{}.jsonl", args.seed));
-    let text = fs::read_to_string(&file).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut known: BTreeMap<String, Value> =
-        lines.map(|line| (line["mutant"].as_str().unwrap_or_default().to_owned(), line)).collect();
-    let mut hunt = Hunt { args, sound: BTreeSet::new(), tests: BTreeMap::new() };
-    if drawn.iter().any(|chosen| !known.contains_key(&chosen.name())) {
-        hunt.require_sound("classic", BASELINE)?;
+    let mut hunt = Hunt { args, known: BTreeMap::new(), sound: BTreeSet::new(), tests: BTreeMap::new() };
+    let text = fs::read_to_string(hunt.file()).unwrap_or_default();
+    for line in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        hunt.known.insert(line["mutant"].as_str().unwrap_or_default().to_owned(), line);
     }
-    for chosen in drawn {
-        let name = chosen.name();
-        if !known.contains_key(&name) {
-            let ((verdict, by), spent) = hunt.judge(chosen)?;
-            let line = json!({
-                "number": chosen.number, "mutant": name, "crate": chosen.of(), "verdict": verdict, "by": by,
-                "processor_seconds": spent,
-            });
-            let mut to = OpenOptions::new().create(true).append(true).open(&file).map_err(|e| e.to_string())?;
-            writeln!(to, "{line}").map_err(|e| e.to_string())?;
-            println!("{} {name}: {verdict}{} ({spent:.1} s)", chosen.number, [" ", &by].concat().trim_end());
-            known.insert(name, line);
+    for seconds in [FIRST, args.seconds.max(FIRST)] {
+        for chosen in drawn {
+            let (verdict, had, spent) = hunt.so_far(chosen);
+            if matches!(verdict, None | Some(SURVIVES)) && had < seconds {
+                hunt.require_sound("classic", BASELINE)?;
+                let (found, more) = hunt.in_laboratory(chosen, seconds)?;
+                let verdict = if found.is_some() { FOUND } else { SURVIVES };
+                hunt.note(chosen, (verdict, seconds, spent + more), &found.unwrap_or_default())?;
+            }
         }
     }
-    table(drawn, &known);
+    for chosen in drawn {
+        if let (Some(SURVIVES), seconds, spent) = hunt.so_far(chosen) {
+            let verdict = if hunt.fails_tests(chosen)? { TESTS } else { ALIVE };
+            hunt.note(chosen, (verdict, seconds, spent), "")?;
+        }
+    }
+    hunt.table(drawn);
     Ok(())
 }
 
@@ -78,6 +84,33 @@ pub(crate) fn places(file: &str) -> &'static [&'static str] {
 }
 
 impl Hunt<'_> {
+    fn file(&self) -> PathBuf {
+        self.args.dir.join(format!("found-{}.jsonl", self.args.seed))
+    }
+
+    /// The last verdict, the seconds that the laboratory had in each place, and those of all places together.
+    fn so_far(&self, chosen: &Chosen) -> (Option<&str>, u64, f64) {
+        let Some(line) = self.known.get(&chosen.name()) else { return (None, 0, 0.0) };
+        let spent = line["processor_seconds"].as_f64().unwrap_or_default();
+        (line["verdict"].as_str(), line["seconds"].as_u64().unwrap_or_default(), spent)
+    }
+
+    /// Prints what became of a mutant, and keeps it for a run that goes on after this one.
+    fn note(&mut self, chosen: &Chosen, (verdict, seconds, spent): (&str, u64, f64), by: &str) -> Result<(), String> {
+        let (number, name) = (chosen.number, chosen.name());
+        println!("{number} {name}: {verdict}, {spent:.1} s{}{by}", if by.is_empty() { "" } else { ", " });
+        let line = json!({
+            "number": number, "mutant": name, "crate": chosen.of(), "verdict": verdict, "by": by,
+            "seconds": seconds, "processor_seconds": spent,
+        });
+        let file = self.file();
+        let failed = |e: std::io::Error| format!("{}: {e}", file.display());
+        let mut to = OpenOptions::new().create(true).append(true).open(&file).map_err(failed)?;
+        writeln!(to, "{line}").map_err(failed)?;
+        self.known.insert(name, line);
+        Ok(())
+    }
+
     /// Sets the laboratory on a mutant, or on none; what was found, if anything, and the seconds of processors.
     fn laboratory(&self, place: &str, number: u32, seconds: u64) -> Result<(Option<String>, f64), String> {
         let mut command = Command::new(self.args.dir.join("ondol-lab"));
@@ -103,20 +136,17 @@ impl Hunt<'_> {
     }
 
     /// What finds a mutant, and the seconds of processors that the laboratory had.
-    fn judge(&mut self, chosen: &Chosen) -> Result<(Verdict, f64), String> {
-        let (places, mut all) = (places(&chosen.file), 0.0);
-        for seconds in [FIRST, self.args.seconds] {
-            for place in places {
-                self.require_sound(place, FIRST)?;
-                let (found, spent) = self.laboratory(place, chosen.number, seconds)?;
-                all += spent;
-                if let Some(by) = found {
-                    return Ok((("found", by), all));
-                }
+    fn in_laboratory(&mut self, chosen: &Chosen, seconds: u64) -> Result<(Option<String>, f64), String> {
+        let mut all = 0.0;
+        for place in places(&chosen.file) {
+            self.require_sound(place, FIRST)?;
+            let (found, spent) = self.laboratory(place, chosen.number, seconds)?;
+            all += spent;
+            if found.is_some() {
+                return Ok((found, all));
             }
         }
-        let verdict = if self.fails_tests(chosen)? { "tests" } else { "alive" };
-        Ok(((verdict, String::new()), all))
+        Ok((None, all))
     }
 
     /// Whether the tests of its crate find a mutant.
@@ -142,6 +172,26 @@ impl Hunt<'_> {
             None => Ok(false),
         }
     }
+
+    /// By crate: how many mutants there are, and what found them.
+    fn table(&self, drawn: &[Chosen]) {
+        let mut rows: BTreeMap<&str, ([usize; 3], f64)> = BTreeMap::new();
+        for chosen in drawn {
+            let Some(line) = self.known.get(&chosen.name()) else { continue };
+            let verdict = [FOUND, TESTS, ALIVE].iter().position(|name| line["verdict"] == *name).unwrap_or(2);
+            for row in [chosen.of(), "all"] {
+                let (counts, spent) = rows.entry(row).or_default();
+                counts[verdict] += 1;
+                *spent += line["processor_seconds"].as_f64().unwrap_or_default();
+            }
+        }
+        // The sum comes last.
+        let sum = rows.remove("all");
+        println!("\n| crate | mutants | found | by its tests | alive | processor seconds |\n|---|--:|--:|--:|--:|--:|");
+        for (name, ([found, tests, alive], spent)) in rows.into_iter().chain(sum.map(|sum| ("all", sum))) {
+            println!("| {name} | {} | {found} | {tests} | {alive} | {spent:.0} |", found + tests + alive);
+        }
+    }
 }
 
 /// What a run of the laboratory shows, in a few words.
@@ -160,25 +210,5 @@ fn shown(ended: &Ended) -> Option<String> {
             let why = ended.complained.lines().next().unwrap_or_default();
             Some(format!("ends with {status}: {}", why.chars().take(160).collect::<String>()))
         }
-    }
-}
-
-/// By crate: how many mutants there are, and what found them.
-fn table(drawn: &[Chosen], known: &BTreeMap<String, Value>) {
-    let mut rows: BTreeMap<&str, ([usize; 3], f64)> = BTreeMap::new();
-    for chosen in drawn {
-        let Some(line) = known.get(&chosen.name()) else { continue };
-        let verdict = ["found", "tests", "alive"].iter().position(|name| line["verdict"] == *name).unwrap_or(2);
-        for row in [chosen.of(), "all"] {
-            let (counts, spent) = rows.entry(row).or_default();
-            counts[verdict] += 1;
-            *spent += line["processor_seconds"].as_f64().unwrap_or_default();
-        }
-    }
-    // The sum comes last.
-    let sum = rows.remove("all");
-    println!("\n| crate | mutants | found | by its tests | alive | processor seconds |\n|---|--:|--:|--:|--:|--:|");
-    for (name, ([found, tests, alive], spent)) in rows.into_iter().chain(sum.map(|sum| ("all", sum))) {
-        println!("| {name} | {} | {found} | {tests} | {alive} | {spent:.0} |", found + tests + alive);
     }
 }
