@@ -96,6 +96,12 @@ fn inodes() -> Vec<Scene> {
             "mkdir /d 0755",
             "tmpfile @0 /d 0600\ntmpfile @1 /d 0600\ntmpfile @2 /d 0600\nwrite @1 0 3000 #1\nsync\nlink @1 /d/n\nfsync @1\nclose @0\nsync\nclose @2\nidle 6",
         ),
+        // Who goes up from a directory must not believe what led there before it was moved.
+        scene(
+            "above-what-moved",
+            "mkdir /a 0755\nmkdir /a/b 0755\nmkdir /c 0755\nmkdir /d 0755",
+            "rename /d /a/b/d\nrename /a/b /c/b\nrename /a /c/b/a\nsync",
+        ),
         scene("orphan-replaced", OPENED, "rename /a /b\nsync\nwrite @1 0 2000 #3\nsync\nclose @1\nsync"),
         scene(
             "moved-directory",

@@ -54,6 +54,11 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene("pieces-deleted-open", pieces(LEAF + 6, 2) + "open @0 /a", "unlink /a\nsync\nclose @0\nsync"),
         scene("pieces-moved", pieces(LEAF + 6, 4), "collapse /a 4K 8K\nfsync /a\ninsert /a 8K 4K\nfsync /a"),
         scene(
+            "second-level-moved",
+            pieces(ROOT * LEAF + 2, 4),
+            "collapse /a 4K 8K\nfsync /a\ninsert /a 8K 4K\nfsync /a",
+        ),
+        scene(
             "pieces-joined",
             pieces(12, 2),
             lines(0..6, |n| format!("write /a {}K 1K #{}", 2 * n + 1, n + 601)) + "fsync /a",
