@@ -65,13 +65,15 @@ pub(crate) fn run(args: &Arguments, drawn: &[Chosen]) -> Result<(), String> {
 
 /// Where the laboratory reaches a file: engines, or workloads that are no engine's.
 pub(crate) fn places(file: &str) -> &'static [&'static str] {
-    let parts: [(&str, &[&str]); 13] = [
+    let parts: [(&str, &[&str]); 15] = [
         ("format/src/unit", &["compressed"]),
         ("journal/src/compressed", &["compressed"]),
         ("journal/src/scalable", &["scalable", "remap"]),
         ("journal/src/batch", &["batch"]),
         ("journal/src/swap", &["swap"]),
         ("journal/src/remap", &["remap"]),
+        // What it says of a pool, too.
+        ("journal/src/jbd2/mod", &["classic", "scalable"]),
         ("journal/src/jbd2", &["classic"]),
         ("journal/src/block_engine", &["classic", "compressed"]),
         ("nvm-log", &["scalable", "remap"]),
@@ -79,6 +81,7 @@ pub(crate) fn places(file: &str) -> &'static [&'static str] {
         ("run-log", &["run"]),
         ("write-buffer", &["buffer"]),
         ("volume/src/resize", &["resize"]),
+        ("volume/src/growing", &["resize"]),
     ];
     parts.iter().find(|(part, _)| file.contains(part)).map_or(&["classic", "scalable"], |(_, places)| places)
 }
