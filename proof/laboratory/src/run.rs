@@ -222,8 +222,27 @@ pub struct Found {
     calls: Vec<usize>,
     /// The least number that was allowed when it was looked at.
     least: usize,
-    /// Opening it had a truncate to finish.
-    has_finished: bool,
+    /// What opening it had to finish: truncates, and inodes without names to delete.
+    finished: [u64; 2],
+}
+
+impl Run {
+    /// What opening a volume must not have had to do, if all calls were done and durable then.
+    fn too_late(&self, [truncated, deleted]: [u64; 2], events: usize) -> Option<String> {
+        let (least, most) = self.allowed[events];
+        // A call that failed as its medium did may have left its work to the next mount.
+        if least != most || self.description.fault.is_some() {
+            return None;
+        }
+        let left = if truncated > 0 {
+            format!("finishes {truncated} truncates")
+        } else if deleted > 0 && least > 0 && self.ops[least - 1].is_sync() && !self.states[least].holds_nameless() {
+            format!("deletes {deleted} inodes without names")
+        } else {
+            return None;
+        };
+        Some(format!("opening it {left}, although all calls are done and durable"))
+    }
 }
 
 impl VolumeRun for Run {
@@ -251,12 +270,11 @@ impl VolumeRun for Run {
 
     fn compare(&self, found: &Snapshot, opening: &RecoverReport, events: usize) -> Result<Found, String> {
         let (least, most) = self.allowed[events];
-        let finished = opening.orphans_truncated;
-        // A call that failed as its medium did may have left its work to the next mount.
-        if least == most && finished > 0 && self.description.fault.is_none() {
-            return Err(format!("opening it finishes {finished} truncates, although all calls are done and durable"));
+        let finished = [opening.orphans_truncated, opening.orphans_deleted];
+        if let Some(late) = self.too_late(finished, events) {
+            return Err(late);
         }
-        Ok(Found { calls: contract::judge(self, least, most, found)?, least, has_finished: finished > 0 })
+        Ok(Found { calls: contract::judge(self, least, most, found)?, least, finished })
     }
 
     fn still_allowed(&self, found: &Found, events: usize) -> bool {
@@ -264,7 +282,7 @@ impl VolumeRun for Run {
         // What is stale counts from the last sync on in `writeback` alone: elsewhere a state that was right for some number of
         // calls is right for as long as that number is possible.
         (self.setup.data() != DataMode::Writeback || found.least == least)
-            && !(found.has_finished && least == most)
+            && self.too_late(found.finished, events).is_none()
             && found.calls.iter().any(|calls| (least..=most).contains(calls))
     }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Bytes of addresses that a program may have.
 const MEMORY: u64 = 12 << 30;
 
-/// A program that does nothing for so long hangs.
-const STILL: Duration = Duration::from_secs(40);
+/// A program that works less than this many seconds in so long a time hangs, and only looks whether it still does.
+const STILL: (f64, Duration) = (0.5, Duration::from_secs(40));
 
 /// When a program hangs.
 #[derive(Clone, Copy, Debug)]
@@ -53,17 +53,17 @@ pub(crate) fn run(command: &mut Command, bound: Bound, dir: &Path) -> Result<End
     let pid = Pid::from_child(&child);
     let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
     let _ended = rustix::process::prlimit(Some(pid), Resource::As, limit);
-    let (mut spent, mut moved) = (0.0, Instant::now());
+    let (mut spent, mut worked, mut moved) = (0.0, 0.0, Instant::now());
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|e| failed(&e))? {
             break Some(status);
         }
-        let now = processor_seconds(pid).unwrap_or(spent);
-        if now > spent + 0.05 {
-            (spent, moved) = (now, Instant::now());
+        spent = processor_seconds(pid).unwrap_or(spent);
+        if spent > worked + STILL.0 {
+            (worked, moved) = (spent, Instant::now());
         }
         let hangs = match bound {
-            Bound::Processor(most) => now > most || moved.elapsed() > STILL,
+            Bound::Processor(most) => spent > most || moved.elapsed() > STILL.1,
             Bound::Clock(most) => began.elapsed().as_secs_f64() > most,
         };
         if hangs {

@@ -168,6 +168,13 @@ impl Model {
         held.into_iter().for_each(|handle| self.close(handle));
     }
 
+    /// Whether handles alone keep an inode.
+    pub fn holds_nameless(&self) -> bool {
+        let mut dropped = self.clone();
+        dropped.drop_handles();
+        dropped.inodes.len() < self.inodes.len()
+    }
+
     /// What everybody can see.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of_model(self)
