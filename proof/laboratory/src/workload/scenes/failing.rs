@@ -57,11 +57,6 @@ pub(super) fn scenes() -> Vec<Scene> {
             "rmdir /d\ncreate /a 0600\nrename /a /d\nsync\nrename-noreplace /a /d/x\nlink /d /e\nunlink /d\nfsync /a\nsetxattr-replace /a user.v 10 #1\nsync\ntruncate /d 5\nremovexattr /a user.v\nsync",
         ),
         scene(
-            "transaction-through-symlink",
-            "create /a 0644\nsymlink /s a\nmkdir /d 0755\nsymlink /t d",
-            "transaction { chmod /a 0600 ; chmod /s 0600 }\ntransaction { write /a 0 3000 #1 ; create /t/x 0644 }\nsync",
-        ),
-        scene(
             "tried-again",
             "create /a 0644\nwrite /a 0 60K #1\ncreate /b 0644\nwrite /b 0 60K #2\nmkdir /d 0755",
             "transaction { write /a 0 20000 #3 ; write /b 0 20000 #4 ; unlink /b ; truncate /a 100 ; create /d/x 0644 ; write /d/x 0 20000 #5 }\nsync",

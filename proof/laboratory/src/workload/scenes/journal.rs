@@ -55,6 +55,13 @@ fn others(much: &str) -> Vec<Scene> {
         scene("little-memory", log(3), format!("write /log 0 60K #91\nsync\n{much}")),
         scene("small-transactions", "create /log 0600", lines(0..12, |n| format!("chmod /log 06{n:02o}\nsync"))),
         scene("same-block-again", "create /a 0644", "chmod /a 0600\nsync\nchmod /a 0640\nsync\nchmod /a 0644\nidle 6"),
+        // So many records that a log in NVM of the smallest size goes on at its beginning.
+        scene(
+            "many-records",
+            "create /a 0644\n".to_owned()
+                + &lines(0..680, |n| format!("setxattr /a user.v {} #{}", 800 + n % 7, n + 1)),
+            "setxattr /a user.v 800 #1001\nfsync /a\nsetxattr /a user.v 900 #1002\nfsync /a",
+        ),
         scene("many-revokes", log(4), "truncate /log 0\nsync\nwrite /log 0 60K #92\nsync"),
         scene(
             "very-many-revokes",

@@ -33,7 +33,25 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene("htree-node-split", names(NODES - 14, LONG), link(NODES - 14, 28, LONG) + "fsync /d"),
     ]);
     all.extend(inodes());
+    all.extend(ways());
     all
+}
+
+/// Where ways to names have led once, and where they must not lead.
+fn ways() -> Vec<Scene> {
+    vec![
+        // Who goes up from a directory must not believe what led there before it was moved.
+        scene(
+            "above-what-moved",
+            "mkdir /a 0755\nmkdir /a/b 0755\nmkdir /c 0755\nmkdir /d 0755",
+            "rename /d /a/b/d\nrename /a/b /c/b\nrename /a /c/b/a\nsync",
+        ),
+        scene(
+            "transaction-through-symlink",
+            "create /a 0644\nsymlink /s a\nmkdir /d 0755\nsymlink /t d",
+            "transaction { chmod /a 0600 ; chmod /s 0600 }\ntransaction { write /a 0 3000 #1 ; create /t/x 0644 }\nsync",
+        ),
+    ]
 }
 
 /// Those whose directories are as long as their blocks have it, in blocks that are pages.
@@ -95,12 +113,6 @@ fn inodes() -> Vec<Scene> {
             "orphan-named-again",
             "mkdir /d 0755",
             "tmpfile @0 /d 0600\ntmpfile @1 /d 0600\ntmpfile @2 /d 0600\nwrite @1 0 3000 #1\nsync\nlink @1 /d/n\nfsync @1\nclose @0\nsync\nclose @2\nidle 6",
-        ),
-        // Who goes up from a directory must not believe what led there before it was moved.
-        scene(
-            "above-what-moved",
-            "mkdir /a 0755\nmkdir /a/b 0755\nmkdir /c 0755\nmkdir /d 0755",
-            "rename /d /a/b/d\nrename /a/b /c/b\nrename /a /c/b/a\nsync",
         ),
         scene("orphan-replaced", OPENED, "rename /a /b\nsync\nwrite @1 0 2000 #3\nsync\nclose @1\nsync"),
         scene(
