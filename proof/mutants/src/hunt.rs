@@ -74,7 +74,7 @@ pub(crate) fn places(file: &str) -> &'static [&'static str] {
         ("journal/src/remap", &["remap"]),
         // What it says of a pool, too.
         ("journal/src/jbd2/mod", &["classic", "scalable"]),
-        ("journal/src/jbd2", &["classic"]),
+        ("journal/src/jbd2", &["classic", "swap"]),
         ("journal/src/block_engine", &["classic", "compressed"]),
         ("nvm-log", &["scalable", "remap"]),
         ("page-table", &["swap", "remap", "pool"]),
