@@ -464,6 +464,13 @@ impl Target for Library {
         dump::of_volume(volume.inodes()).map_err(|e| e.to_string())
     }
 
+    fn is_roomy(&self) -> bool {
+        self.volume
+            .as_ref()
+            .map(|volume| volume.inodes().statfs())
+            .is_some_and(|statfs| statfs.free > statfs.blocks / 2 && statfs.files_free > statfs.files / 2)
+    }
+
     fn mapping(&self) -> Mapping {
         let Some(volume) = &self.volume else { return Mapping::default() };
         let (info, inodes) = (volume.info(), volume.inodes());

@@ -35,6 +35,11 @@ pub trait Target {
         false
     }
 
+    /// Whether most of its blocks and inodes are free, so that a small call finds what it needs.
+    fn is_roomy(&self) -> bool {
+        false
+    }
+
     /// How its files are mapped.
     fn mapping(&self) -> Mapping {
         Mapping::default()
