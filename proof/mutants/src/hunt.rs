@@ -15,6 +15,9 @@ const FIRST: u64 = 10;
 /// And the laboratory without any, before.
 const BASELINE: u64 = 20;
 
+/// Seconds in which tests are built, and run without a mutant.
+const BUILD: f64 = 3600.0;
+
 // What becomes of a mutant. One that survives the laboratory meets tests when all have been there.
 const FOUND: &str = "found";
 const SURVIVES: &str = "survives";
@@ -154,24 +157,24 @@ impl Hunt<'_> {
 
     /// Whether the tests of its crate find a mutant.
     fn fails_tests(&mut self, chosen: &Chosen) -> Result<bool, String> {
-        let test = |number: u32, bound: f64| {
-            let package = format!("ondol-{}", chosen.of());
+        let package = format!("ondol-{}", chosen.of());
+        let test = |number: u32, last: &[&str], bound: f64| {
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-            command.args(["test", "--quiet", "-p", &package]).env("ONDOL_MUTANT", number.to_string());
+            command.args(["test", "--quiet", "-p", &package]).args(last).env("ONDOL_MUTANT", number.to_string());
             process::run(&mut command, Bound::Clock(bound), &self.args.dir)
         };
         let passes = |ended: &Ended| ended.status.is_some_and(|status| status.success());
+        // Apart from the tests' own time: it takes long at first, and later waits for whoever else builds.
+        let _built = test(0, &["--no-run"], BUILD)?;
         if !self.tests.contains_key(chosen.of()) {
-            // Once to build them, which takes long, and once to see how long they take.
-            let _built = test(0, 1800.0)?;
-            let ended = test(0, 600.0)?;
+            let ended = test(0, &[], BUILD)?;
             if !passes(&ended) {
                 println!("the tests of {} fail without a mutant, too: they judge none", chosen.of());
             }
             self.tests.insert(chosen.of().to_owned(), passes(&ended).then_some(ended.seconds));
         }
         match self.tests.get(chosen.of()).copied().flatten() {
-            Some(seconds) => Ok(!passes(&test(chosen.number, 4.0 * seconds + 60.0)?)),
+            Some(seconds) => Ok(!passes(&test(chosen.number, &[], 4.0 * seconds + 60.0)?)),
             None => Ok(false),
         }
     }
