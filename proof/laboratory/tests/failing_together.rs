@@ -11,7 +11,7 @@ use ondol_laboratory::workload::apart;
 use ondol_power::Sampling;
 
 /// Programs that are tried of each.
-const PROGRAMS: usize = 40;
+const PROGRAMS: usize = 20;
 
 const PLANTED: [Defect; 3] = [Defect::UnheardHomeError, Defect::UnheardFlushError, Defect::UnheardTailError];
 

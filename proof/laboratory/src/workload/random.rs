@@ -159,6 +159,9 @@ const OWNERS: [[&str; 3]; 8] = [
     ["create P 0644\nsetxattr P user.v 1500 #13", "setxattr P user.v 1400 #14", "setxattr P user.v 20 #15"],
 ];
 
+/// The first so many owners and takers also meet each other on several threads: more would make each pair rare there.
+const BESIDE: usize = 4;
+
 /// What takes a block that is free, and gives it back.
 const TAKERS: [(&str, &str); 6] = [
     ("write /b 0 1K #90", "truncate /b 0"),
@@ -179,7 +182,7 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: usize| random.random_u32() as usize % n;
     // In directories of their own, so that neither waits for the other's lock.
-    let owners = ["/p/o", "/q/o"].map(|path| OWNERS[below(OWNERS.len())].map(|calls| calls.replace('P', path)));
+    let owners = ["/p/o", "/q/o"].map(|path| OWNERS[below(BESIDE)].map(|calls| calls.replace('P', path)));
     let [[make, change, free], [make_other, change_other, free_other]] = owners;
     let first = "create /b 0644\ncreate /f 0644\nmkdir /p 0755\nmkdir /q 0755";
     // As much as a checkpoint takes, and more: what is freed is freed behind it.
@@ -187,7 +190,7 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
     let before = [first, &make, &make_other, &change, &change_other, &much].join("\n");
     let one = [&free, ["sync", "sync\nbring-home", "idle 6", "fsync /f"][below(4)]].join("\n");
     let ends = ["idle 6", "sync", "bring-home", "fsync /b"][below(4)];
-    let other = [&free_other, ["sync", "idle 6"][below(2)], TAKERS[below(TAKERS.len())].0, ends].join("\n");
+    let other = [&free_other, ["sync", "idle 6"][below(2)], TAKERS[below(BESIDE)].0, ends].join("\n");
     Workload {
         name,
         image: Kind::USUAL[n as usize % 3],
