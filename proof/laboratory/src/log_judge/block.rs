@@ -49,7 +49,7 @@ struct BlockJudge<'l> {
     replay: Replay,
     /// All images of durable transactions so far.
     images: HashMap<u64, HashSet<u64>>,
-    /// Blocks that a log of jbd2 has had images of, and that were neither revoked nor freed since.
+    /// Blocks that a log of jbd2 has had images of since it was empty, and that were neither revoked nor freed since.
     journaled: HashSet<u64>,
 }
 
@@ -110,6 +110,10 @@ impl<'l> BlockJudge<'l> {
     fn follow_tail(&mut self) {
         let Some(head) = self.reader.head(&self.cut.durable()[self.medium]) else { return };
         let (is_empty, sequence) = (head.superblock.start().is_none(), head.superblock.sequence());
+        if is_empty {
+            // Nothing is replayed any more: what had been journaled may be written in place, as by the next mount.
+            self.journaled.clear();
+        }
         let before = self.transactions.len();
         self.transactions.retain(|tx| !is_empty && (tx.sequence.wrapping_sub(sequence) as i32) >= 0);
         if self.transactions.len() < before {
