@@ -1,15 +1,16 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
 //! `cargo xtask proof`: the tests of `proof/`, a workspace of its own.
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
-//! `cargo xtask lab`: `ondol-lab` with the faults of `proof/faults` in it. `cargo xtask plants`: each of these against the laboratory's default hunt. `cargo xtask mutants`: mistakes that a machine makes up, hunted likewise.
-//! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
-//! `cargo xtask count`: lines of code by package, without comments, blank lines and tests.
-//! `cargo xtask fsck-images DIR`: our check beside e2fsck, on the images of e2fsprogs' tests.
-//! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
-//! `cargo xtask picture`: the picture in the README, from what the program prints. `cargo xtask site`: the documents as
-//! a book.
-//! `cargo xtask s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`: figures beside that server; `s3 --peers`: beside other programs on it.
-//! `cargo xtask dist`: the tarball and the Debian packages; with `--check` they are installed, too, and tried.
+//! `cargo xtask lab`: `ondol-lab` with the faults of `proof/faults` in it. `cargo xtask plants`: each of these
+//! against the laboratory's default hunt. `cargo xtask mutants`: mistakes that a machine makes up, hunted likewise.
+//! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer. `cargo
+//! xtask count`: lines of code by package, without comments, blank lines and tests. `cargo xtask fsck-images DIR`:
+//! our check beside e2fsck, on the images of e2fsprogs' tests. `cargo xtask capi DIR`: `libondol`, as an
+//! installation. `cargo xtask header --write`: the C header, made anew from the source. `cargo xtask picture`: the
+//! picture in the README, from what the program prints. `cargo xtask site`: the documents as a book. `cargo xtask
+//! s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`:
+//! figures beside that server; `s3 --peers`: beside other programs on it. `cargo xtask dist`: the tarball and the
+//! Debian packages; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
 mod azure;

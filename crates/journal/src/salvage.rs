@@ -23,8 +23,8 @@ pub struct GivenUp {
     pub why: String,
 }
 
-/// Called when what is sound is home, before the log is emptied that could tell of a loss: the volume must say so itself
-/// from then on, durably.
+/// Called when what is sound is home, before the log is emptied that could tell of a loss: the volume must say so
+/// itself from then on, durably.
 pub type Lose<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// Asks `sound` about beginnings of a log by the number of their transactions, `most` at most, and returns what it made of the longest that is, and

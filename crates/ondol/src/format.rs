@@ -338,8 +338,8 @@ fn written(plan: &Plan) -> Vec<Range<u64>> {
     ranges
 }
 
-/// As [`Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is discarded there
-/// holds zeros.
+/// As [`Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is discarded
+/// there holds zeros.
 ///
 /// # Errors
 /// As [`Volume::format`].
@@ -360,18 +360,18 @@ pub(crate) fn forget(store: &dyn BlockStore) -> ondol_block::Result<()> {
     store.flush()
 }
 
-/// Nobody takes for a volume what a crash leaves of this: what was there goes first, durably, and the superblock comes when
-/// all else is durable.
+/// Nobody takes for a volume what a crash leaves of this: what was there goes first, durably, and the superblock
+/// comes when all else is durable.
 pub(crate) fn write(store: &dyn BlockStore, plan: &Plan) -> Result<()> {
-    forget(store)?;
     let zeros = vec![0; ZEROS];
     plan.emit(|chunk| match chunk {
-        Chunk::Bytes { offset, bytes } => {
-            if offset < HEAD {
-                store.flush()?;
-            }
-            store.write(offset, bytes)
+        // The first and the last: zeros, and the superblock.
+        Chunk::Bytes { offset, bytes } if offset < HEAD => {
+            store.flush()?;
+            store.write(offset, bytes)?;
+            store.flush()
         }
+        Chunk::Bytes { offset, bytes } => store.write(offset, bytes),
         Chunk::Zeros { mut offset, mut len } => {
             while len > 0 {
                 let n = len.min(ZEROS as u64);
@@ -381,5 +381,5 @@ pub(crate) fn write(store: &dyn BlockStore, plan: &Plan) -> Result<()> {
             Ok(())
         }
     })?;
-    Ok(store.flush()?)
+    Ok(())
 }

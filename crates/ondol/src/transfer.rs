@@ -211,17 +211,15 @@ fn copy(
         let piece = &mut piece[..PIECE.min(size - start) as usize];
         from.read(start, piece)?;
         if start == 0 {
-            piece[OFFSET as usize..][..SIZE].fill(0);
+            piece.iter_mut().skip(OFFSET as usize).take(SIZE).for_each(|byte| *byte = 0);
         }
-        // The first has the superblock.
-        let is_left_out = |at: u64, page: &[u8]| has_zeros && at > 0 && page.iter().all(|byte| *byte == 0);
-        let pages = (start..).step_by(PAGE as usize).zip(piece.chunks(PAGE as usize));
-        let pages: Vec<(bool, &[u8])> = pages.map(|(at, page)| (is_left_out(at, page), page)).collect();
+        let pages: Vec<&[u8]> = piece.chunks(PAGE as usize).collect();
+        let is_left_out = |page: &[u8]| has_zeros && page.iter().all(|byte| *byte == 0);
         let mut at = start;
-        for run in pages.chunk_by(|a, b| a.0 == b.0) {
-            let bytes: u64 = run.iter().map(|(_, page)| page.len() as u64).sum();
-            if !run[0].0 {
-                let bufs: Vec<IoSlice<'_>> = run.iter().map(|(_, page)| IoSlice::new(page)).collect();
+        for run in pages.chunk_by(|a, b| is_left_out(a) == is_left_out(b)) {
+            let bytes: u64 = run.iter().map(|page| page.len() as u64).sum();
+            if !is_left_out(run[0]) {
+                let bufs: Vec<IoSlice<'_>> = run.iter().map(|page| IoSlice::new(page)).collect();
                 to.write_vectored(at, &bufs)?;
                 written += bytes;
             }
@@ -231,5 +229,5 @@ fn copy(
     to.flush()?;
     to.write(OFFSET, &superblock)?;
     to.flush()?;
-    Ok(written)
+    Ok(written + SIZE as u64)
 }

@@ -227,8 +227,9 @@ pub fn functions() -> &'static [Function] {
     &FUNCTIONS
 }
 
-/// The file and the line of each edge, in the order of edges, that of the first at 0; of what is inlined, where it was written. `None` of what is no
-/// part of the product. They are named when this is called for the first time, which takes seconds.
+/// The file and the line of each edge, in the order of edges, that of the first at 0; of what is inlined, where it
+/// was written. `None` of what is no part of the product. They are named when this is called for the first time,
+/// which takes seconds.
 pub fn lines() -> &'static [Option<(String, u32)>] {
     static LINES: LazyLock<Vec<Option<(String, u32)>>> = LazyLock::new(|| {
         table()

@@ -102,7 +102,8 @@ impl Tally {
         shares
     }
 
-    /// By file, the lines at which a branch begins that was never executed, in no copy that the compiler has made of it.
+    /// By file, the lines at which a branch begins that was never executed, in no copy that the compiler has made of
+    /// it.
     pub fn unexecuted(&self) -> BTreeMap<&'static str, BTreeSet<u32>> {
         let mut found: [BTreeMap<&str, BTreeSet<u32>>; 2] = Default::default();
         for (place, edge) in lines().iter().zip(1..) {
@@ -118,8 +119,8 @@ impl Tally {
         never
     }
 
-    /// For `--json`: by module, how many edges there are, were executed, and were crashed around; and by file, the lines of branches
-    /// that were not executed. Nothing where the build has no edges.
+    /// For `--json`: by module, how many edges there are, were executed, and were crashed around; and by file, the
+    /// lines of branches that were not executed. Nothing where the build has no edges.
     pub fn json(&self) -> Option<serde_json::Value> {
         if edges() == 0 {
             return None;

@@ -1,6 +1,7 @@
 //! A volume that tools change while nobody has it open, as the subject of an exploration: cut everywhere.
 //!
-//! After a crash it is what it was after the last step that had returned, or the one that was under way; see [`Tooled`].
+//! After a crash it is what it was after the last step that had returned, or the one that was under way; see
+//! [`Tooled`].
 
 pub(crate) mod starts;
 

@@ -1,5 +1,5 @@
-//! Several threads on a medium that fails: what only shows where a transfer fails while others work is found, and nothing
-//! where nothing is planted.
+//! Several threads on a medium that fails: what only shows where a transfer fails while others work is found, and
+//! nothing where nothing is planted.
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};

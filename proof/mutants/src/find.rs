@@ -31,7 +31,8 @@ pub(crate) struct Mutant {
     pub(crate) told: String,
 }
 
-/// Lists the mutants of a source text in its order, without tests, constants, patterns, attributes and arguments of macros.
+/// Lists the mutants of a source text in its order, without tests, constants, patterns, attributes and arguments of
+/// macros.
 ///
 /// # Errors
 /// It is no Rust.

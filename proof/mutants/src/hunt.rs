@@ -34,8 +34,8 @@ struct Hunt<'a> {
     tests: BTreeMap<String, Option<f64>>,
 }
 
-/// Hunts each mutant that has no verdict from before, first all for a short time; gives those that survive to the tests, and
-/// prints a table of all.
+/// Hunts each mutant that has no verdict from before, first all for a short time; gives those that survive to the
+/// tests, and prints a table of all.
 ///
 /// # Errors
 /// Something is found without a mutant; a program cannot be started.
@@ -83,7 +83,7 @@ pub(crate) fn places(file: &str) -> &'static [&'static str] {
         ("page-table", &["swap", "remap", "pool"]),
         ("run-log", &["run"]),
         ("write-buffer", &["buffer"]),
-        ("volume/src/resize", &["resize"]),
+        ("volume/src/resize", &["resize", "tools"]),
         ("volume/src/growing", &["resize"]),
     ];
     parts.iter().find(|(part, _)| file.contains(part)).map_or(&["classic", "scalable"], |(_, places)| places)
@@ -124,8 +124,8 @@ impl Hunt<'_> {
         command.env("ONDOL_MUTANT", number.to_string());
         let time = seconds.to_string();
         match place {
-            "pool" | "resize" => command.args(["--workload", place, "--seconds", &time]),
-            "run" | "buffer" => command.args(["--workload", place, "--processor-seconds", &time]),
+            "pool" => command.args(["--workload", place, "--seconds", &time]),
+            "run" | "buffer" | "resize" | "tools" => command.args(["--workload", place, "--processor-seconds", &time]),
             engine => command.args(["--engine", engine, "--processor-seconds", &time]),
         };
         let ended = process::run(&mut command, Bound::Processor(2.0 * seconds as f64 + 60.0), &self.args.dir)?;

@@ -1,8 +1,9 @@
-//! `ondol-mutants`, which `cargo xtask mutants` starts: mistakes in the code that decides what a crash leaves, and what finds them.
+//! `ondol-mutants`, which `cargo xtask mutants` starts: mistakes in the code that decides what a crash leaves, and
+//! what finds them.
 //!
-//! `weave` puts a sample of mutants into copies of the source's files, each behind a question that is asked at run time: one
-//! build is all of them. Where that build fails it is called again, and leaves out what the compiler complains of. `hunt` sets
-//! the crash laboratory on each, and the tests of its crate on those that survive.
+//! `weave` puts a sample of mutants into copies of the source's files, each behind a question that is asked at run
+//! time: one build is all of them. Where that build fails it is called again, and leaves out what the compiler
+//! complains of. `hunt` sets the crash laboratory on each, and the tests of its crate on those that survive.
 #![forbid(unsafe_code)]
 // A program: nothing schedules it.
 #![allow(clippy::disallowed_methods)]
@@ -26,8 +27,8 @@ use weave::Woven;
 
 /// Try whether the crash laboratory finds mistakes
 ///
-/// Draws mutants of the code that decides what a crash leaves, builds Ondol once with all of them, and hunts each with the
-/// crash laboratory, then with the tests of its crate. A run that was interrupted goes on where it was.
+/// Draws mutants of the code that decides what a crash leaves, builds Ondol once with all of them, and hunts each
+/// with the crash laboratory, then with the tests of its crate. A run that was interrupted goes on where it was.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask mutants")]
 pub(crate) struct Arguments {

@@ -65,8 +65,8 @@ impl Woven {
         self.text += &text[at..range.end];
     }
 
-    /// The mutants that an error of the compiler at these bytes may come from: the innermost around them, else all of that
-    /// function.
+    /// The mutants that an error of the compiler at these bytes may come from: the innermost around them, else all of
+    /// that function.
     pub(crate) fn blamed(&self, at: &Range<usize>) -> Vec<u32> {
         let holds = |place: &Range<usize>| place.start <= at.start && at.end <= place.end;
         let around = self.places.iter().filter(|(_, place)| holds(place));

@@ -192,7 +192,8 @@ pub fn pool(log: u64, domain: Domain) -> Layer {
     Layer::new(bytes.expect("a pool in memory"))
 }
 
-/// The same pool, with a log that is empty and whose next records take the last so many lines of its ring, and then the first.
+/// The same pool, with a log that is empty and whose next records take the last so many lines of its ring, and then
+/// the first.
 ///
 /// # Panics
 /// It is no pool with room for a log.

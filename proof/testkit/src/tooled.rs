@@ -1,7 +1,7 @@
 //! Tools that change a volume which nobody has mounted, and what must hold of it wherever they are cut short.
 //!
-//! It is what it was after some step of the tools, or the tool that was under way takes it away, and it is refused; then
-//! the same tools come to their end.
+//! It is what it was after some step of the tools, or the tool that was under way takes it away, and it is refused;
+//! then the same tools come to their end.
 
 use crate::disks::{self, Disks};
 use crate::dump::{self, Snapshot, Strictness};
@@ -246,7 +246,8 @@ impl Tooled {
         Ok(made)
     }
 
-    /// Runs the tools from this one on. There may be no room for a journal of another size. `tell` is told of each step when it is done.
+    /// Runs the tools from this one on. There may be no room for a journal of another size. `tell` is told of each
+    /// step when it is done.
     ///
     /// # Errors
     /// Theirs.
@@ -312,8 +313,8 @@ impl Tooled {
         of.clone().any(|stage| self.differences(stage, found).is_empty())
     }
 
-    /// After which step recovered disks are, of those that are allowed. Where the tool that is under way takes the volume
-    /// away, it may be refused: then the tools come to their end from there.
+    /// After which step recovered disks are, of those that are allowed. Where the tool that is under way takes the
+    /// volume away, it may be refused: then the tools come to their end from there.
     ///
     /// # Errors
     /// After none of them, and why.
@@ -377,7 +378,8 @@ impl Tooled {
         Ok(left)
     }
 
-    /// As [`Tooled::goes_on`], and e2fsck has nothing to say then, or mends it where the volume says that it has errors.
+    /// As [`Tooled::goes_on`], and e2fsck has nothing to say then, or mends it where the volume says that it has
+    /// errors.
     ///
     /// # Errors
     /// It does not, or has.

@@ -1,4 +1,5 @@
-//! What takes a volume away, or gives up a part of it, is cut short at every write: nobody takes the rest for what it was.
+//! What takes a volume away, or gives up a part of it, is cut short at every write: nobody takes the rest for what it
+//! was.
 
 use ondol::{FormatOptions, JournalEngine, Options, Volume, export_media, format_store, recover_store_by_force};
 use ondol_block::{BlockStore, RamStore};

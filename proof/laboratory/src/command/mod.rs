@@ -235,7 +235,8 @@ enum Quarry {
     Part(Part),
 }
 
-/// Unless it is said otherwise all there is: the life of a pool and some states of what each tool does take a few seconds.
+/// Unless it is said otherwise all there is: the life of a pool and some states of what each tool does take a few
+/// seconds.
 fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     let engines = |engines: &[JournalEngine]| engines.iter().copied().map(Quarry::Engine).collect();
     let is_of_volumes = args.workload.is_some() || !args.calls.is_empty() || args.data.is_some();

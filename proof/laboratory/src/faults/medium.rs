@@ -45,6 +45,15 @@ impl Failures {
         trips
     }
 
+    /// The volume is open: what is tried from now on counts by itself.
+    pub(super) fn opened(&self) {
+        let mut state = self.state.lock();
+        for kind in [Kind::Read, Kind::Write, Kind::Flush] {
+            let [opening, all] = state.tried.of(kind);
+            *opening = *all;
+        }
+    }
+
     fn stop(&self) {
         self.state.lock().stops = true;
     }

@@ -1,10 +1,11 @@
 //! Several threads on a medium that fails, each with a directory of its own: `/0`, `/1` and so on.
 //!
-//! A thread meets nobody's files but its own, so what these may be after a crash does not depend on the order of the threads: they are as
-//! after some of the thread's calls, from the first on, and at least after those that a sync covers which has returned without an error. A
-//! call that failed is done or not. Another thread's failed commit is a thread's own failure where it waits for it.
+//! A thread meets nobody's files but its own, so what these may be after a crash does not depend on the order of the
+//! threads: they are as after some of the thread's calls, from the first on, and at least after those that a sync
+//! covers which has returned without an error. A call that failed is done or not. Another thread's failed commit is a
+//! thread's own failure where it waits for it.
 
-use super::fault::{Fault, Kind, Tried};
+use super::fault::{Fault, Tried};
 use super::medium::{Failing, Failures};
 use crate::judge::VolumeRun;
 use crate::log::{self, Log};
@@ -46,7 +47,8 @@ type Files = Vec<(Path, Entry)>;
 /// What was tried, how long it was, and the run, if the volume could be opened.
 pub(crate) type Recorded = (Tried, Option<(Stats, Together)>);
 
-/// Does the setup on a medium that works, and cuts the power; then opens the volume on one that fails, and does the program.
+/// Does the setup on a medium that works, and cuts the power; then opens the volume on one that fails, and does the
+/// program.
 ///
 /// # Errors
 /// A call does what it should not.
@@ -219,16 +221,5 @@ impl VolumeRun for Together {
 
     fn describe(&self) -> Description {
         self.description.clone()
-    }
-}
-
-impl Failures {
-    /// The volume is open: what is tried from now on counts by itself.
-    pub(super) fn opened(&self) {
-        let mut state = self.state.lock();
-        for kind in [Kind::Read, Kind::Write, Kind::Flush] {
-            let [opening, all] = state.tried.of(kind);
-            *opening = *all;
-        }
     }
 }

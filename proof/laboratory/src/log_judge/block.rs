@@ -2,10 +2,10 @@
 //!
 //! - *freed*: no replay of a durable log, or of a beginning of it, writes a block that is free once it is done.
 //! - *over*: what is written to a block that a replay would write is an image of a durable transaction.
-//! - *before*: what is written to a bitmap, a table of inodes or of descriptors is an image of a durable transaction; with a
-//!   log of jbd2 also what is written to any block of which that has had an image.
-//! - *late*: no image is written in place once the durable log has its block free; where there are several threads, a checkpoint
-//!   that is under way may end.
+//! - *before*: what is written to a bitmap, a table of inodes or of descriptors is an image of a durable transaction;
+//!   with a log of jbd2 also what is written to any block of which that has had an image since it was empty.
+//! - *late*: no image is written in place once the durable log has its block free; where there are several threads, a
+//!   checkpoint that is under way may end.
 //! - *tail*: the tail passes no image that is not home, durably, unless a later durable transaction has the block.
 //! - *room*: no block of the log is written over that the durable tail has not passed.
 //! - *commit*: a commit block is not durable before its transaction is.

@@ -2,10 +2,10 @@
 //! would make of it.
 //!
 //! It follows the events of a run, reads each durable log by itself, with the format's parsers or less, and knows nothing
-//! of the engine that wrote it: [`block`] of media that are written and flushed, [`nvm`] of the log in a pool, [`table`]
-//! of the page table under an image. It finds
-//! what breaks an order in each run, and not only where that leaves wrong bytes in a state that is built. It cannot see
-//! what data a transaction lacks, nor what records in NVM mean.
+//! of the engine that wrote it: [`block`] of media that are written and flushed, [`nvm`] of the log in a pool,
+//! [`table`] of the page table under an image. It finds what breaks an order in each run, and not only where that
+//! leaves wrong bytes in a state that is built. It cannot see what data a transaction lacks, nor what records in NVM
+//! mean.
 
 mod block;
 mod nvm;
@@ -19,7 +19,8 @@ use ondol_format::group::GroupDesc;
 use ondol_format::superblock::{OFFSET, SIZE};
 use ondol_power::{Event, Kind, Layer, Medium};
 
-/// Judges the log of a volume at each event of a run; `is_alone`: one thread did all of it. Says nothing where its rules do not apply.
+/// Judges the log of a volume at each event of a run; `is_alone`: one thread did all of it. Says nothing where its
+/// rules do not apply.
 ///
 /// # Errors
 /// The rule that is broken, and by what.

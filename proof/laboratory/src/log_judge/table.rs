@@ -3,8 +3,8 @@
 //! - *page*: when a block gets another page, all that was stored to the page is durable.
 //! - *twice*: a block gets no page that a durable entry of another block names, but in an open transaction.
 //! - *undo*: while a transaction is open, only entries are stored whose old words its durable records have.
-//! - *over*: no page is stored to that a durable entry names, but bytes of which a durable record has the old ones. With
-//!   engine `remap` pages of metadata are written in place, so this does not apply.
+//! - *over*: no page is stored to that a durable entry names, but bytes of which a durable record has the old ones.
+//!   With engine `remap` pages of metadata are written in place, so this does not apply.
 //! - *open*, *closed*: a transaction is open once its records are durable, and closed once its changes are.
 //!
 //! `docs/format.md` has the bytes.

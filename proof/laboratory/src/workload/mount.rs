@@ -93,7 +93,8 @@ impl Mount {
 
     /// Lines of an NVM log that lie before the end of its ring when a workload begins; `None` for all.
     pub(crate) fn lines_to_end(self, domain: Domain) -> Option<u64> {
-        // Workloads differ in what they do before they are recorded. With the persistence domain another part of it is near the end.
+        // Workloads differ in what they do before they are recorded. With the persistence domain another part of it
+        // is near the end.
         (self == Self::Lap).then_some(if domain.caches_survive() { 400 } else { 160 })
     }
 

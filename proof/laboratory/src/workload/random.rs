@@ -51,8 +51,8 @@ fn all_but(left: u64) -> String {
     hole + &takes.collect::<String>() + "unlink /left\nsync"
 }
 
-/// Blocks go from owner to owner: each is made, changed and given back, and what was given back is taken by something of another kind, with
-/// commits and checkpoints between any two of these.
+/// Blocks go from owner to owner: each is made, changed and given back, and what was given back is taken by something
+/// of another kind, with commits and checkpoints between any two of these.
 fn generations(seed: u64) -> String {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: usize| random.random_u32() as usize % n;
@@ -102,7 +102,8 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
-/// Two or three threads for a medium that fails, without end: each makes, changes and removes files in a directory of its own, and writes no byte twice.
+/// Two or three threads for a medium that fails, without end: each makes, changes and removes files in a directory of
+/// its own, and writes no byte twice.
 pub fn apart(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let random = Fixed::new(Timestamp::default(), seed.rotate_left(32) ^ n ^ 0xFA11);
