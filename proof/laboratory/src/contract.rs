@@ -84,7 +84,7 @@ impl View<'_> {
                 && !match self.data() {
                     DataMode::Journal => false,
                     DataMode::Ordered => {
-                        let strays = self.run.strays.iter().map(|stray| byte_in(stray, at));
+                        let strays = self.strays().map(|stray| byte_in(stray, at));
                         later(at).chain(strays).any(|byte| byte == Some(is))
                     }
                     DataMode::Writeback => {
@@ -96,11 +96,16 @@ impl View<'_> {
                             led_to(calls).chain(before)
                         };
                         let here = (self.least..=self.most).filter(alone).flat_map(was).map(|m| byte_in(m, at));
-                        let strays = self.run.strays.iter().map(|stray| byte_in(stray, at));
+                        let strays = self.strays().map(|stray| byte_in(stray, at));
                         here.chain(later(at)).chain(strays).any(|byte| byte != Some(should))
                     }
                 }
         })
+    }
+
+    /// What failed calls may have left by then.
+    fn strays(&self) -> impl Iterator<Item = &Model> {
+        self.run.strays.iter().filter(|(call, _)| self.least <= *call).map(|(_, model)| model)
     }
 
     /// Whether a map is committed among the calls that count.
@@ -162,7 +167,7 @@ impl View<'_> {
             let (Some(old), Some(new)) = (self.model.content(id), self.run.states[self.k + 1].content(id)) else {
                 continue;
             };
-            if old != new && !self.lies_between(old, new, &entry.content) {
+            if old != new && !self.lies_between(id, old, new, &entry.content) {
                 return false;
             }
             if old != new {
@@ -173,9 +178,12 @@ impl View<'_> {
         View { model: &between, expected: &expected, ..*self }.shows(found)
     }
 
-    fn lies_between(&self, old: &Content, new: &Content, found: &Content) -> bool {
+    fn lies_between(&self, id: Id, old: &Content, new: &Content, found: &Content) -> bool {
         let sizes = old.len().min(new.len())..=old.len().max(new.len());
-        let one_of_both = |at| found.byte(at) == old.byte(at) || found.byte(at) == new.byte(at);
+        // What the first steps have stored, later calls may have been written over.
+        let over = if self.data() == DataMode::Journal { &[] } else { &self.run.states[self.k + 1..=self.most] };
+        let is_over = |at| over.iter().filter_map(|state| state.content(id)).any(|now| found.byte(at) == now.byte(at));
+        let one_of_both = |at| found.byte(at) == old.byte(at) || found.byte(at) == new.byte(at) || is_over(at);
         sizes.contains(&found.len())
             && (self.data() == DataMode::Writeback || old.differences(found, 8).into_iter().flatten().all(one_of_both))
     }

@@ -158,7 +158,15 @@ impl<R: VolumeRun> Subject for R {
     }
 
     fn judge_flipped(&self, layers: &[Layer], flip: Flip, events: usize) -> Result<(), String> {
-        let names = if self.log().nvm.is_some() { "the log of" } else { "journal" };
+        let log = self.log();
+        let is_in_map = log.map.as_ref().is_some_and(|map| map.contains(&flip.byte));
+        let names = if is_in_map {
+            "page table"
+        } else if log.nvm.is_some() {
+            "the log of"
+        } else {
+            "journal"
+        };
         let wrong = |what| format!("a bit of the log has changed: {what}");
         match self.recover(&flip.of(layers, self.log())) {
             Ok(recovered) => self.judge(&recovered, events).map(drop).map_err(wrong),

@@ -32,6 +32,8 @@ pub struct Log {
     pub(crate) is_checked: bool,
     /// The log that operations go to instead, where there is a pool.
     pub(crate) nvm: Option<NvmLog>,
+    /// Where the image lies in a pool and has no log elsewhere: the bytes that say which page each block has.
+    pub(crate) map: Option<Range<u64>>,
 }
 
 /// The log in a pool, as `docs/format.md` has it.
@@ -49,12 +51,17 @@ const BEFORE_RING: u64 = 2 * PAGE;
 /// Which kind of record a commit is.
 const COMMIT: u8 = 2;
 
+/// The bytes of an area of the pool on this disk.
+fn area(disk: &Layer, kind: AreaKind) -> Option<Range<u64>> {
+    let area = Pool::open(nvm(disk).ok()?).ok()?.area(kind)?;
+    Some(area.start..area.start + area.len)
+}
+
 impl NvmLog {
     fn of(disks: &[Layer]) -> Option<Self> {
         let medium = disks.iter().rposition(is_pool)?;
-        let nvm = nvm(&disks[medium]).ok()?;
-        let area = Pool::open(nvm).ok()?.area(AreaKind::JOURNAL_LOG)?;
-        let lines = area.len.saturating_sub(BEFORE_RING) / LINE as u64;
+        let area = area(&disks[medium], AreaKind::JOURNAL_LOG)?;
+        let lines = (area.end - area.start).saturating_sub(BEFORE_RING) / LINE as u64;
         let start = area.start + BEFORE_RING;
         Some(Self { medium, ring: start..start + lines * LINE as u64 })
     }
@@ -124,7 +131,9 @@ impl Log {
         let superblock = JournalSuperblock::parse(&superblock, block_size as u32, slots.len() as u64);
         let is_checked = superblock.is_ok_and(|superblock| superblock.format().has_csum());
         let pages = Pages::inside(scratch.clone());
-        Ok(Self { medium, slots, pages, image: exported, ranges, scratch, is_checked, nvm })
+        let is_beside = nvm.as_ref().is_none_or(|nvm| nvm.medium == 0);
+        let map = exported.as_ref().filter(|_| is_beside).and_then(|_| area(&disks[0], AreaKind::PAGE_MAP));
+        Ok(Self { medium, slots, pages, image: exported, ranges, scratch, is_checked, nvm, map })
     }
 
     /// The medium that what operations log lies on.

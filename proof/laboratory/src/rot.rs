@@ -6,12 +6,15 @@
 //!
 //! Of a log in an NVM pool it is a bit of a record or of a commit's line that lies before a commit which another one has followed: that one is durable, and has a number
 //! that shows what is missing.
+//!
+//! Of a page table it is any bit of an entry, at any time: each has a checksum.
 
 use crate::log::{Log, NvmLog};
 use crate::run::Run;
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_power::{Event, Layer};
 use std::fmt;
+use std::ops::Range;
 
 /// One bit of the medium that the log lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,9 +60,11 @@ pub(crate) fn choose(run: &Run, events: usize, seed: u64) -> Option<Flip> {
     if run.description.fault.is_some() {
         return None;
     }
-    match &run.log.nvm {
-        Some(nvm) => in_pool(run, nvm, events, seed),
-        None => run.log.is_checked.then(|| in_journal(run, events, seed)).flatten(),
+    let in_map = |map: &Range<u64>| Choice::new(seed).bit(map.start, map.end - map.start);
+    match (&run.log.nvm, &run.log.map) {
+        (nvm, Some(map)) if nvm.is_none() || seed.is_multiple_of(2) => Some(in_map(map)),
+        (Some(nvm), _) => in_pool(run, nvm, events, seed),
+        _ => run.log.is_checked.then(|| in_journal(run, events, seed)).flatten(),
     }
 }
 

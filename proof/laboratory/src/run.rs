@@ -62,8 +62,9 @@ pub struct Run {
     pub expected: Vec<Snapshot>,
     /// What each call goes through that is a transaction: the model after each of its calls. Empty for all others.
     pub within: Vec<Vec<Model>>,
-    /// What calls would have led to that failed as their medium did: bytes that they wrote over stored ones may be there, now or later.
-    pub strays: Vec<Model>,
+    /// Bytes over stored ones that calls wrote which failed as their medium did, and what was there before: any of them may be there while no more calls than
+    /// this must be.
+    pub strays: Vec<(usize, Model)>,
     /// Calls that made something durable: everything before them, or with `fsync=file` what was done to one file.
     pub synced: Vec<bool>,
     /// For each number of events, the numbers of calls that may be found then: at least, at most.

@@ -101,15 +101,17 @@ impl BlockStore for Failing {
         if self.all.log.meets(self.medium as usize, &(offset..end)) {
             self.all.stop();
         }
-        // Readers see half of every other one.
-        let half = bytes.len() / 2 / UNIT * UNIT;
+        // Readers see half of every other one, which a flush then makes durable.
         let is_whole = self.medium == 0 && offset < SUPERBLOCK.end && end > SUPERBLOCK.start;
-        if self.all.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole {
-            self.inner.write(offset, &bytes[..half])?;
+        let is_seen = self.all.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole;
+        let (seen, rest) = bytes.split_at(if is_seen { bytes.len() / 2 / UNIT * UNIT } else { 0 });
+        if !seen.is_empty() {
+            self.inner.write(offset, seen)?;
+            self.all.domain.push(Event::Write { medium: self.medium, offset, bytes: seen.into() });
         }
-        let error = Self::error("write", offset, bytes.len());
-        self.all.domain.push(Event::WriteFailed { medium: self.medium, offset, bytes: bytes.into() });
-        Err(error)
+        let from = offset + seen.len() as u64;
+        self.all.domain.push(Event::WriteFailed { medium: self.medium, offset: from, bytes: rest.into() });
+        Err(Self::error("write", offset, bytes.len()))
     }
 
     fn flush(&self) -> Done<()> {

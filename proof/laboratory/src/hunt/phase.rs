@@ -148,14 +148,16 @@ impl<'a> Phase<'a> {
             Phase::endless("single calls", 2, |_| Box::new(workload::single())).wide(40),
             Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))).wide(40),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
+            Phase::endless("few blocks", 3, move |round| Box::new(workload::few_blocks(other(round)))).wide(40),
             Phase::endless("little space", 2, move |round| Box::new(workload::scarce(other(round)))),
             Phase::guided(3, seed),
             Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
             Phase::endless("faults", 2, move |round| {
                 let single = workload::scattered(workload::exhaustive_1(), other(round));
-                let of_one = single.zip(workload::random(other(round)));
-                Box::new(of_one.zip(workload::apart(other(round))).flat_map(|((a, b), c)| [a, b, c]))
+                let of_one = single.zip(workload::random(other(round))).zip(workload::few_blocks(other(round)));
+                Box::new(of_one.zip(workload::apart(other(round))).flat_map(|(((a, b), c), d)| [a, b, c, d]))
             })
+            .wide(100)
             .failing(),
         ];
         // What fails is a store: memory does not.
@@ -190,6 +192,8 @@ const FAULTS: u64 = 5;
 const BREADTH: u64 = 8;
 /// States that every workload may have.
 const LEAST: u64 = 64;
+/// The same on a medium that fails: what matters is where it does.
+const LEAST_FAILING: u64 = 16;
 /// What the first workload of a phase is expected to cost, in nanoseconds of the processor.
 const FIRST: u64 = 10_000_000;
 
@@ -292,7 +296,8 @@ impl<'a> Course<'a> {
     /// How far a workload of this phase is explored.
     pub(super) fn limits(&self, turn: &Turn, limits: Limits) -> Limits {
         let Track { phase: Phase { closer, breadth, .. }, share, .. } = &self.tracks[turn.phase];
-        let about = breadth.map(|parts| (share.explored / parts).max(LEAST));
+        let least = if self.tracks[turn.phase].phase.fails { LEAST_FAILING } else { LEAST };
+        let about = breadth.map(|parts| (share.explored / parts).max(least));
         // Another round samples other states.
         let again = turn.round / self.cycle.len() as u64;
         let seed = limits.sampling.seed ^ again.rotate_right(8);

@@ -8,6 +8,8 @@
 //!   checkpoint that is under way may end.
 //! - *tail*: the tail passes no image that is not home, durably, unless a later durable transaction has the block.
 //! - *room*: no block of the log is written over that the durable tail has not passed.
+//! - *staged*: the newest durable unit has no sum of a block that is free, and no block that it has the sum of is written
+//!   with other contents before another unit is durable.
 //! - *commit*: a commit block is not durable before its transaction is.
 
 use super::Volume;
@@ -191,6 +193,10 @@ impl<'l> BlockJudge<'l> {
                 "freed: block {block} is free after transaction {last}, and a replay writes its image of transaction {sequence}"
             ));
         }
+        let newest = self.transactions.last();
+        if let Some((tx, block)) = newest.and_then(|tx| Some((tx, tx.staged.iter().find(|block| is_free(**block))?))) {
+            return Err(format!("staged: block {block} is free after unit {}, which has its sum", tx.sequence));
+        }
         let freed: HashSet<u64> = self.journaled.iter().copied().filter(|block| is_free(*block)).collect();
         self.journaled.retain(|block| !freed.contains(block));
         Ok(())
@@ -211,7 +217,14 @@ impl<'l> BlockJudge<'l> {
                 "late: block {block} is free in the durable log, and an image of it is written in place"
             ));
         }
-        if is_image(block) || *self.stored(block) == *bytes {
+        let is_stored = *self.stored(block) == *bytes;
+        if let Some(tx) = self.transactions.last().filter(|tx| !is_stored && tx.staged.contains(&block)) {
+            return Err(format!(
+                "staged: block {block} is written, and the newest durable unit, {}, has the sum of what it held",
+                tx.sequence
+            ));
+        }
+        if is_image(block) || is_stored {
             return Ok(());
         }
         match (over, table) {

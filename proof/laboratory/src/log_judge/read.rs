@@ -8,6 +8,7 @@ use ondol_format::jbd2::{
 use ondol_format::unit::{self, Unit};
 use ondol_format::{FormatError, Place};
 use ondol_power::Layer;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub(super) struct Transaction {
     pub(super) place: (u64, u64),
     /// Its images with their homes.
     pub(super) images: Vec<(u64, Image)>,
+    /// Blocks that were written before it and whose sums it has, as long as no other follows.
+    pub(super) staged: HashSet<u64>,
     /// Blocks whose older images are not replayed.
     pub(super) revoked: Vec<u64>,
     /// Revokes are of its own images, too.
@@ -157,6 +160,7 @@ impl Reader<'_> {
             if sum != run.checksum && !is_followed {
                 return None;
             }
+            tx.staged.extend(run.start..run.start + u64::from(run.blocks));
         }
         let mut contents = open()?;
         while let Some(block) = contents.next_revoked().ok()? {
@@ -202,6 +206,13 @@ impl Reader<'_> {
 
 impl Transaction {
     fn new(sequence: u32, position: u64, revokes_own: bool) -> Self {
-        Self { sequence, place: (position, 0), images: Vec::new(), revoked: Vec::new(), revokes_own }
+        Self {
+            sequence,
+            place: (position, 0),
+            images: Vec::new(),
+            staged: HashSet::new(),
+            revoked: Vec::new(),
+            revokes_own,
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! What a run has shown is a set of features ([`crate::coverage::features`]): how often it executed each edge of the control flow, by
 //! powers of two. A workload with a feature that nobody had is kept, and varied.
 
-use super::random::{rewrites, sequence};
+use super::random::{in_few_blocks, sequence};
 use super::{Mount, Schedules, Workload};
 use crate::image::Kind;
 use ondol_env::sync::Mutex;
@@ -146,7 +146,7 @@ impl Random {
             4 => ops.insert(at, Op::Idle { seconds: 6 }),
             5 => ops.insert(at, Op::BringHome),
             6 => ops.insert(at, Op::Scratch { pages: 1 << self.below(10) }),
-            7 => drop(ops.splice(at..at, number_fills_from(rewrites(u64::from(self.0.random_u32())), FIRST_FILL))),
+            7 => drop(ops.splice(at..at, in_few_blocks(u64::from(self.0.random_u32())))),
             _ => ops.extend(self.of(new).cloned()),
         }
     }
@@ -159,7 +159,9 @@ impl Random {
         let size = self.of(sizes).copied().unwrap_or(1);
         let at = self.below(ops.len());
         match ops.get_mut(at) {
-            Some(Op::Write { at, .. } | Op::MapCommit { at, .. }) if self.below(2) == 0 => *at = size,
+            Some(Op::Write { at, .. } | Op::MapCommit { at, .. } | Op::Read { at, .. }) if self.below(2) == 0 => {
+                *at = size
+            }
             Some(
                 Op::Write { len, .. } | Op::MapCommit { len, .. } | Op::Append { len, .. } | Op::Fallocate { len, .. },
             ) => *len = size,

@@ -1,7 +1,7 @@
 //! The calls that change what one inode holds.
 
 use super::{Body, Content, Id, Model};
-use crate::op::{Fallocate, File, Fill, Op, SetXattr};
+use crate::op::{Fallocate, File, Fill, Op, SetXattr, sum_of};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
 
@@ -106,6 +106,14 @@ impl Model {
             self.exchange_bytes(ids, places, len.map_or(rests, |len| [len; 2]), len.is_none());
         }
         Ok(0)
+    }
+
+    pub(super) fn read(&self, file: &File, at: u64, len: u64) -> Outcome {
+        self.check_is_regular(file)?;
+        let content = self.content(self.openable(file)?).ok_or(Fail::IsDirectory)?;
+        let end = at.saturating_add(len).min(content.len());
+        let bytes: Vec<u8> = (at..end).map(|at| content.byte(at)).collect();
+        Ok(sum_of([&*bytes]))
     }
 
     pub(super) fn map_commit(&mut self, file: &File, stores: &[(u64, u64)], fill: Fill) -> Outcome {

@@ -151,6 +151,7 @@ impl Model {
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
             Op::SetAcl { file, default, acl } => self.set_acl(file, *default, acl.as_ref()).map(|()| 0),
             Op::Chattr { file, flags } => self.chattr(file, *flags).map(|()| 0),
+            Op::Read { file, at, len, .. } => self.read(file, *at, *len),
             Op::Fsync { file, .. } => self.openable(file).map(|_| 0),
             Op::Sync | Op::Trim | Op::Scratch { .. } | Op::Idle { .. } | Op::BringHome | Op::Checkpoint => Ok(0),
             Op::Transaction(steps) => self.transaction(steps).map(|()| 0),

@@ -236,6 +236,17 @@ pub enum Op {
         /// Last change of the contents.
         mtime: Timestamp,
     },
+    /// Reads a file; it returns a [sum](sum_of) of the bytes.
+    Read {
+        /// The file.
+        file: File,
+        /// First byte.
+        at: u64,
+        /// How many, at most.
+        len: u64,
+        /// Where pages are lent, those that were read are kept, and looked at again later.
+        kept: bool,
+    },
     /// Makes a file durable, and with it everything before.
     Fsync {
         /// The file or directory.
@@ -267,11 +278,20 @@ pub enum Op {
     Transaction(Vec<Op>),
 }
 
+/// What a call that reads returns of what it has read.
+pub fn sum_of<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> u64 {
+    // FNV-1a.
+    parts
+        .into_iter()
+        .flatten()
+        .fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}
+
 /// A map is stored to at so many places at most.
 const MOST_STORES: u64 = 4096;
 
 impl Op {
-    /// The file that a call changes or syncs, if that is what it does.
+    /// The file that a call reads, changes or syncs, if that is what it does.
     pub fn file_mut(&mut self) -> Option<&mut File> {
         match self {
             Self::Write { file, .. }
@@ -288,6 +308,7 @@ impl Op {
             | Self::Chmod { file, .. }
             | Self::Chown { file, .. }
             | Self::Utimens { file, .. }
+            | Self::Read { file, .. }
             | Self::Fsync { file, .. } => Some(file),
             _ => None,
         }

@@ -111,6 +111,9 @@ impl fmt::Display for Op {
             Self::Utimens { file, atime, mtime } => {
                 write!(f, "utimens {file} {}.{:09} {}.{:09}", atime.sec, atime.nsec, mtime.sec, mtime.nsec)
             }
+            Self::Read { file, at, len, kept } => {
+                write!(f, "{} {file} {at} {len}", if *kept { "view" } else { "read" })
+            }
             Self::Fsync { file, data_only: false } => write!(f, "fsync {file}"),
             Self::Fsync { file, data_only: true } => write!(f, "fdatasync {file}"),
             Self::Sync => f.write_str("sync"),
@@ -271,6 +274,10 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
                 count: w.number("a number of stores")?,
                 fill: w.fill()?,
             }
+        }
+        "read" | "view" => {
+            let (file, at) = (w.file()?, w.number("an offset")?);
+            Op::Read { file, at, len: w.number("a length")?, kept: call == "view" }
         }
         "fsync" => Op::Fsync { file: w.file()?, data_only: false },
         "fdatasync" => Op::Fsync { file: w.file()?, data_only: true },

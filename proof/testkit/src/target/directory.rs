@@ -4,7 +4,7 @@ use super::Target;
 use super::library::acl_name;
 use crate::dump::{self, Snapshot};
 use crate::model::Mapping;
-use crate::op::{Acl, Fallocate, File, Flags, Op, Path, Rename, SetXattr};
+use crate::op::{Acl, Fallocate, File, Flags, Op, Path, Rename, SetXattr, sum_of};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
 use rustix::fd::{AsFd, OwnedFd};
@@ -321,6 +321,18 @@ fn write_at(fd: impl AsFd, at: u64, bytes: &[u8]) -> Outcome {
     Ok(done as u64)
 }
 
+fn read_at(fd: impl AsFd, at: u64, len: u64) -> Outcome {
+    let (mut bytes, mut done) = (vec![0; len as usize], 0);
+    loop {
+        match rustix::io::pread(&fd, &mut bytes[done..], at + done as u64) {
+            Ok(0) => return Ok(sum_of([&bytes[..done]])),
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
 impl Target for Directory {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
@@ -331,6 +343,10 @@ impl Target for Directory {
             Op::Chattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 self.change_attributes(op).map(|()| 0)
             }
+            Op::Read { file, at, len, .. } => match file {
+                File::Path(path) => read_at(self.open(path, OFlags::RDONLY)?, *at, *len),
+                File::Handle(handle) => read_at(self.handles.get(handle).ok_or(Fail::BadHandle)?, *at, *len),
+            },
             Op::Fsync { file, data_only } => self.fsync(file, *data_only).map(|()| 0),
             Op::Sync => self.sync().map(|()| 0),
             // Real time passes by itself, and so do checkpoints.

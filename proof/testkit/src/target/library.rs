@@ -6,13 +6,13 @@ use super::steps::transaction;
 use crate::dump::{self, Snapshot};
 use crate::image::clock;
 use crate::model::Mapping;
-use crate::op::{File, Fill, Flags, Op, Path, SetXattr};
+use crate::op::{File, Fill, Flags, Op, Path, SetXattr, sum_of};
 use crate::{Fail, Outcome};
 use ondol::{Media, OpenOptions, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
-use std::collections::BTreeMap;
+use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, Piece, ROOT, SetAttr, SetTime, Volume as Inodes};
+use std::collections::{BTreeMap, VecDeque};
 
 /// An open volume and its handles.
 pub struct Library {
@@ -22,8 +22,45 @@ pub struct Library {
     clock: Arc<Fixed>,
     /// `None` after a failed remount.
     volume: Option<Volume>,
-    handles: BTreeMap<u8, Ino>,
+    opened: Opened,
     failure: Option<String>,
+}
+
+/// What a user of a volume has open.
+#[derive(Default)]
+pub(super) struct Opened {
+    handles: BTreeMap<u8, Ino>,
+    pub(super) views: Views,
+}
+
+/// Views of files, each with the sum of what it showed when it was made.
+#[derive(Default)]
+pub(super) struct Views(VecDeque<(Vec<Piece>, u64)>);
+
+/// So many are kept.
+const VIEWS: usize = 3;
+
+impl Views {
+    /// Keeps one in place of the oldest; the sum of what it shows.
+    fn keep(&mut self, view: Vec<Piece>) -> Result<u64, Why> {
+        self.check()?;
+        self.0.truncate(VIEWS - 1);
+        let sum = sum_of_pieces(&view);
+        self.0.push_front((view, sum));
+        Ok(sum)
+    }
+
+    /// Nothing that is kept has changed.
+    pub(super) fn check(&self) -> ondol_volume::Result<()> {
+        let holds = self.0.iter().all(|(view, sum)| sum_of_pieces(view) == *sum);
+        holds.then_some(()).ok_or(ondol_volume::Error::Invalid("a view of a file shows something else by now"))
+    }
+}
+
+fn sum_of_pieces(pieces: &[Piece]) -> u64 {
+    let zeros = pieces.iter().filter(|piece| piece.bytes().is_none()).map(Piece::len).max().unwrap_or(0);
+    let zeros = vec![0; zeros as usize];
+    sum_of(pieces.iter().map(|piece| piece.bytes().unwrap_or_else(|| &zeros[..piece.len() as usize])))
 }
 
 /// Between two calls, in nanoseconds.
@@ -50,7 +87,7 @@ impl Library {
     ) -> ondol::Result<Self> {
         let (media, clock) = (Box::new(media), clock(seed));
         let volume = Some(open(media()?, options, &clock)?);
-        Ok(Self { media, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
+        Ok(Self { media, options: options.clone(), clock, volume, opened: Opened::default(), failure: None })
     }
 
     /// Bytes that a write may have and still be atomic; 0 after a failed remount.
@@ -81,8 +118,9 @@ impl Library {
     }
 
     fn release_all(&mut self) -> ondol::Result<()> {
+        let opened = std::mem::take(&mut self.opened);
         let Some(volume) = &self.volume else { return Ok(()) };
-        Ok(std::mem::take(&mut self.handles).into_values().try_for_each(|ino| volume.inodes().release(ino))?)
+        Ok(opened.handles.into_values().try_for_each(|ino| volume.inodes().release(ino))?)
     }
 
     fn remount(&mut self) -> ondol::Result<()> {
@@ -106,23 +144,25 @@ impl Library {
 
     fn do_op(&mut self, op: &Op) -> Result<u64, Why> {
         if *op == Op::Remount {
+            self.opened.views.check()?;
             self.remount()?;
             return Ok(0);
         }
         let volume = self.volume.as_ref().ok_or(Why::Fail(Fail::Io))?;
-        do_op(volume, &self.clock, &mut self.handles, &[], op)
+        do_op(volume, &self.clock, &mut self.opened, &[], op)
     }
 }
 
-/// Does one call of somebody who has `handles`. What `pins` says of a path is not looked up again.
+/// Does one call of somebody who has `opened` files. What `pins` says of a path is not looked up again.
 pub(super) fn do_op(
     volume: &Volume,
     clock: &Fixed,
-    handles: &mut BTreeMap<u8, Ino>,
+    opened: &mut Opened,
     pins: &[(Path, Ino)],
     op: &Op,
 ) -> Result<u64, Why> {
     clock.advance(TICK);
+    let Opened { handles, views } = opened;
     let call = Call { volume: volume.inodes(), handles, pins };
     match op {
         Op::Open { handle, path } => {
@@ -147,6 +187,15 @@ pub(super) fn do_op(
         Op::Idle { seconds } => {
             clock.advance(seconds.saturating_mul(1_000_000_000));
             volume.step_until_idle()?;
+        }
+        Op::Read { file, at, len, kept } => {
+            let Attr { ino, size, .. } = call.readable(file)?;
+            if *kept {
+                return views.keep(call.volume.view(ino, *at, *len)?);
+            }
+            let mut bytes = vec![0; size.saturating_sub(*at).min(*len) as usize];
+            let read = call.volume.read(ino, *at, &mut bytes)?;
+            return Ok(sum_of([&bytes[..read]]));
         }
         Op::Sync => volume.sync()?,
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
@@ -297,12 +346,15 @@ impl Call<'_> {
         }
     }
 
+    /// A regular file.
+    fn readable(&self, file: &File) -> Result<Attr, Why> {
+        let attr = self.openable(file)?;
+        if attr.file_type == FileType::Directory { Err(Why::Fail(Fail::IsDirectory)) } else { Ok(attr) }
+    }
+
     /// A regular file, opened for writing if it is not open yet.
     fn regular(&self, file: &File, append: bool) -> Result<Ino, Why> {
-        let attr = self.openable(file)?;
-        if attr.file_type == FileType::Directory {
-            return Err(Why::Fail(Fail::IsDirectory));
-        }
+        let attr = self.readable(file)?;
         if file.is_path() {
             self.volume.check_open(attr.ino, true, append, false)?;
         }
@@ -460,6 +512,7 @@ impl Target for Library {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, String> {
+        self.opened.views.check().map_err(|e| e.to_string())?;
         let volume = self.volume.as_ref().ok_or("the volume is not mounted")?;
         dump::of_volume(volume.inodes()).map_err(|e| e.to_string())
     }

@@ -69,8 +69,8 @@ impl<T: Target> Lockstep<T> {
             (_, Err(Fail::TooBig | Fail::NoSpace)) if matches!(op, Op::Transaction(_)) => {}
             // Where no blocks can be exchanged, as much as one operation takes.
             (Ok(_), Err(Fail::TooBig)) if self.model.commits_in_one(op) => {}
-            (Ok(wanted), Ok(written)) if written < wanted => self.short_write(op, written)?,
             (expected, got) if expected == got => self.model = after,
+            (Ok(wanted), Ok(written)) if written < wanted => self.short_write(op, written)?,
             _ => return Err(self.disagree(format!("`{op}` returned {got:?}, the model {expected:?}"))),
         }
         Ok(got)
@@ -93,6 +93,7 @@ impl<T: Target> Lockstep<T> {
             Op::Write { file, at, fill, .. } => Op::Write { file, at, len: written, fill },
             Op::Append { file, fill, .. } => Op::Append { file, len: written, fill },
             Op::Copy { from, at, to, to_at, .. } => Op::Copy { from, at, to, to_at, len: written },
+            Op::Read { .. } => return Err(self.disagree(format!("`{op}` read other bytes than the model"))),
             _ => return Err(self.disagree(format!("`{op}` returned {written}"))),
         };
         match self.model.apply(&short) {

@@ -1,7 +1,7 @@
 //! One of several users of a volume, each with handles of its own, who call at the same time.
 
 use super::Target;
-use super::library::{Why, do_op, walk};
+use super::library::{Opened, Why, do_op, walk};
 use crate::dump::{self, Snapshot};
 use crate::op::{File, Op, Path};
 use crate::{Fail, Outcome};
@@ -9,14 +9,13 @@ use ondol::Volume;
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
 use ondol_volume::Ino;
-use std::collections::BTreeMap;
 
 /// A user of a volume that others use too. What the kernel does for its file systems is done here: an inode that a path led to
 /// is held from then on, so that it cannot be freed, nor its number used again, before the call has reached it.
 pub struct User {
     volume: Arc<Volume>,
     clock: Arc<Fixed>,
-    handles: BTreeMap<u8, Ino>,
+    opened: Opened,
     failure: Option<String>,
 }
 
@@ -26,7 +25,7 @@ const WALKS: u32 = 1000;
 impl User {
     /// A user without handles.
     pub fn new(volume: Arc<Volume>, clock: Arc<Fixed>) -> Self {
-        Self { volume, clock, handles: BTreeMap::new(), failure: None }
+        Self { volume, clock, opened: Opened::default(), failure: None }
     }
 
     /// What the last failed call said, in words.
@@ -39,9 +38,10 @@ impl User {
             let pins = self.pin_all(op)?;
             let done = match op {
                 Op::Remount => Err(Why::Fail(Fail::Unsupported)),
-                op => do_op(&self.volume, &self.clock, &mut self.handles, &pins, op),
+                op => do_op(&self.volume, &self.clock, &mut self.opened, &pins, op),
             };
             self.release(&pins)?;
+            self.opened.views.check()?;
             match (op, done) {
                 // What was to get another name lost its last one meanwhile, perhaps to a file that took its place.
                 (Op::Link { from: File::Path(from), .. }, Err(why)) if Fail::from(&why) == Fail::NotFound => {

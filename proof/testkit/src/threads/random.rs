@@ -36,7 +36,7 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
     let fill = Fill { id: *fills, magic: random.below(8) == 0 };
     let path = name(random);
     let file = if random.below(6) == 0 { File::Handle(random.below(2) as u8) } else { path.clone().into() };
-    match random.below(26) {
+    match random.below(29) {
         0..2 => Op::Create { path, mode: 0o600 + random.below(64) as u16 },
         2 => Op::Unlink { path },
         3..6 => Op::Rename { from: path, to: name(random), how: how(random) },
@@ -58,6 +58,7 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
         19 => Op::Rmdir { path },
         20 => Op::BringHome,
         21 => Op::Scratch { pages: 1 + random.below(300) },
+        26.. => Op::Read { file, at: random.below(4) * 1500, len: 1 + random.below(6000), kept: random.below(2) == 0 },
         22..24 => map_commit(random, file, fill),
         _ => Op::Transaction(vec![
             Op::Write { file: path.clone().into(), at: 0, len: 1200, fill },
