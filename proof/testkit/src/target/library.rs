@@ -2,17 +2,18 @@
 //! is checked here, because the volume leaves it to the kernel.
 
 use super::Target;
+use super::opened::Opened;
 use super::steps::transaction;
 use crate::dump::{self, Snapshot};
 use crate::image::clock;
 use crate::model::Mapping;
-use crate::op::{File, Fill, Flags, Op, Path, SetXattr, sum_of};
+use crate::op::{File, Fill, Flags, Op, Path, SetXattr};
 use crate::{Fail, Outcome};
 use ondol::{Media, OpenOptions, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, Piece, ROOT, SetAttr, SetTime, Volume as Inodes};
-use std::collections::{BTreeMap, VecDeque};
+use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
+use std::collections::BTreeMap;
 
 /// An open volume and its handles.
 pub struct Library {
@@ -24,43 +25,6 @@ pub struct Library {
     volume: Option<Volume>,
     opened: Opened,
     failure: Option<String>,
-}
-
-/// What a user of a volume has open.
-#[derive(Default)]
-pub(super) struct Opened {
-    handles: BTreeMap<u8, Ino>,
-    pub(super) views: Views,
-}
-
-/// Views of files, each with the sum of what it showed when it was made.
-#[derive(Default)]
-pub(super) struct Views(VecDeque<(Vec<Piece>, u64)>);
-
-/// So many are kept.
-const VIEWS: usize = 3;
-
-impl Views {
-    /// Keeps one in place of the oldest; the sum of what it shows.
-    fn keep(&mut self, view: Vec<Piece>) -> Result<u64, Why> {
-        self.check()?;
-        self.0.truncate(VIEWS - 1);
-        let sum = sum_of_pieces(&view);
-        self.0.push_front((view, sum));
-        Ok(sum)
-    }
-
-    /// Nothing that is kept has changed.
-    pub(super) fn check(&self) -> ondol_volume::Result<()> {
-        let holds = self.0.iter().all(|(view, sum)| sum_of_pieces(view) == *sum);
-        holds.then_some(()).ok_or(ondol_volume::Error::Invalid("a view of a file shows something else by now"))
-    }
-}
-
-fn sum_of_pieces(pieces: &[Piece]) -> u64 {
-    let zeros = pieces.iter().filter(|piece| piece.bytes().is_none()).map(Piece::len).max().unwrap_or(0);
-    let zeros = vec![0; zeros as usize];
-    sum_of(pieces.iter().map(|piece| piece.bytes().unwrap_or_else(|| &zeros[..piece.len() as usize])))
 }
 
 /// Between two calls, in nanoseconds.
@@ -190,12 +154,7 @@ pub(super) fn do_op(
         }
         Op::Read { file, at, len, kept } => {
             let Attr { ino, size, .. } = call.readable(file)?;
-            if *kept {
-                return views.keep(call.volume.view(ino, *at, *len)?);
-            }
-            let mut bytes = vec![0; size.saturating_sub(*at).min(*len) as usize];
-            let read = call.volume.read(ino, *at, &mut bytes)?;
-            return Ok(sum_of([&bytes[..read]]));
+            return Ok(views.read(call.volume, ino, *at, (size.saturating_sub(*at).min(*len), *kept))?);
         }
         Op::Sync => volume.sync()?,
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),

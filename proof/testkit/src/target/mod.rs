@@ -3,6 +3,7 @@
 mod directory;
 mod library;
 mod lockstep;
+mod opened;
 mod steps;
 mod user;
 

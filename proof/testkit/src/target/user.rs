@@ -1,7 +1,8 @@
 //! One of several users of a volume, each with handles of its own, who call at the same time.
 
 use super::Target;
-use super::library::{Opened, Why, do_op, walk};
+use super::library::{Why, do_op, walk};
+use super::opened::Opened;
 use crate::dump::{self, Snapshot};
 use crate::op::{File, Op, Path};
 use crate::{Fail, Outcome};

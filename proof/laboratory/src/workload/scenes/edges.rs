@@ -45,12 +45,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         )
         .mount(Mount::Kept),
     ];
-    let seen = "view /a 0 16K\nwrite /a 3K 9K #2\nsync\nbring-home\nview /a 1K 20K\nunlink /a\nsync\nbring-home\n";
-    let used = "create /b 0644\nwrite /b 0 64K #3\nsync\nbring-home\nview /b 0 8K\nscratch 900\nwrite /b 5K 40K #4\nsync\nread /b 0 64K";
-    let before = "create /a 0644\nwrite /a 0 16K #1\nsync\nbring-home";
-    all.push(scene("views", before, [seen, used].concat()));
-    let other = "create /c 0644\nwrite /c 0 9000 #5\nsync\nview /c 0 9000\nbring-home\nunlink /c\nsync\nread /c 0 9000";
-    all.push(scene("views-beside", before, [seen, "sync"].concat()).beside(other));
+    all.extend(views());
     all.push(scene("long-over-long", "create /a 0644", "write /a 0 100K #1\nfsync /a\nwrite /a 2K 90K #2\nfsync /a"));
     // The ring of a log in NVM ends in the midst of a record: of its head, of its contents, and behind them.
     for (n, len) in ["3000", "700", "20K", "60"].into_iter().enumerate() {
@@ -73,4 +68,16 @@ pub(super) fn scenes() -> Vec<Scene> {
         .on(Kind::OrphanFile),
     );
     all
+}
+
+/// Pages are lent while what they hold is written over, given back and used again.
+fn views() -> Vec<Scene> {
+    let seen = "view /a 0 16K\nwrite /a 3K 9K #2\nsync\nbring-home\nview /a 1K 20K\nunlink /a\nsync\nbring-home\n";
+    let used = "create /b 0644\nwrite /b 0 64K #3\nsync\nbring-home\nview /b 0 8K\nscratch 900\nwrite /b 5K 40K #4\nsync\nread /b 0 64K";
+    let before = "create /a 0644\nwrite /a 0 16K #1\nsync\nbring-home";
+    let other = "create /c 0644\nwrite /c 0 9000 #5\nsync\nview /c 0 9000\nbring-home\nunlink /c\nsync\nread /c 0 9000";
+    vec![
+        scene("views", before, [seen, used].concat()),
+        scene("views-beside", before, [seen, "sync"].concat()).beside(other),
+    ]
 }
