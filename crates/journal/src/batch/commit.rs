@@ -9,6 +9,7 @@ use crate::block_engine::seal::seal;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Block, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
+use std::mem::take;
 
 /// A batch that is not settled.
 #[derive(Debug)]
@@ -71,19 +72,23 @@ impl Core {
 
     /// With the commit lock.
     fn commit(&self) -> Result<()> {
-        let Some(switched) = self.running.switch() else { return Ok(()) };
+        let Some(mut switched) = self.running.switch() else { return Ok(()) };
         let _watch = self.watch();
-        let result = self.submit(switched);
+        let result = self.submit(&mut switched);
+        if result.is_err() {
+            self.running.keep(switched.blocks.into_iter().map(|block| block.buf));
+        }
         self.or_abort(result)
     }
 
-    fn submit(&self, switched: Switched) -> Result<()> {
-        let Switched { tid, mut blocks, freed, promised, .. } = switched;
+    fn submit(&self, switched: &mut Switched) -> Result<()> {
+        let (tid, promised, freed) = (switched.tid, switched.promised, take(&mut switched.freed));
+        let blocks = &mut switched.blocks;
         let bytes = blocks.len() as u64 * self.block_size as u64;
         self.unsettled.fetch_add(bytes, SeqCst);
         self.room.switched(promised);
         blocks.sort_unstable_by_key(|f| f.buf.block);
-        let images = seal(&*self.client, &mut blocks);
+        let images = seal(&*self.client, blocks);
         let freed = self.freed(freed);
         let number = self.submit_images(&images, &freed)?;
         {
@@ -92,7 +97,7 @@ impl Core {
         }
         self.newest.store(tid.0, SeqCst);
         // Held until here, so that the cache evicts no block whose image is neither live nor at home.
-        drop(blocks);
+        drop(take(blocks));
         let mut stats = self.stats.lock();
         stats.commits += 1;
         stats.images += images.len() as u64;

@@ -14,6 +14,7 @@ use crate::contract::{Extent, Kind, Tid};
 use crate::stats::EngineStats;
 use crate::{Config, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::mem::take;
 
 /// Why a transaction is committed.
 #[derive(Clone, Copy, Debug)]
@@ -112,23 +113,28 @@ impl Core {
     }
 
     pub(super) fn commit(&self, committed: &mut Committed, why: Why) -> Result<()> {
-        let Some(switched) = self.switch() else { return Ok(()) };
+        let Some(mut switched) = self.switch() else { return Ok(()) };
         why.count(&mut self.stats.lock());
         let _watch = self.watch();
-        let result = self.log_transaction(committed, switched);
+        let result = self.log_transaction(committed, &mut switched);
+        if result.is_err() {
+            self.running.keep(switched.blocks.into_iter().map(|block| block.buf));
+        }
         self.or_abort(result)
     }
 
-    fn log_transaction(&self, committed: &mut Committed, switched: Switched) -> Result<()> {
-        let Switched { tid, mut blocks, freed, early, promised } = switched;
+    fn log_transaction(&self, committed: &mut Committed, switched: &mut Switched) -> Result<()> {
+        let Switched { tid, blocks, promised, .. } = switched;
+        let (tid, promised) = (*tid, *promised);
+        let (freed, early) = (take(&mut switched.freed), take(&mut switched.early));
         self.committing_blocks.store(blocks.len() as u64, Relaxed);
         self.stats.lock().kept_blocks += blocks.iter().filter(|block| block.newborn).count() as u64;
         self.space.switched(promised);
         let owed = || blocks.iter().filter(|block| !block.newborn).count() as u64;
         debug_assert!(owed() <= promised, "{} blocks of a transaction that was promised {promised}", owed());
         blocks.sort_unstable_by_key(|f| f.buf.block);
-        let images = seal(&*self.client, &mut blocks);
-        let (images, home) = self.choose(&blocks, images, (promised, early.len()));
+        let images = seal(&*self.client, blocks);
+        let (images, home) = self.choose(blocks, images, (promised, early.len()));
         let tx = Sealed { tid, images, staged: self.named(early, &home), revoked: self.to_revoke(&freed) };
 
         self.must_fit(&tx)?;
@@ -151,7 +157,7 @@ impl Core {
         let places = self.log.swap().map(|swap| swap.places(start, &tx)).unwrap_or_default();
         self.completed(tx, places, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
-        drop(blocks);
+        drop(take(blocks));
         // Last: whoever finds it durable may begin a checkpoint of it.
         self.durable.store(tid.0, SeqCst);
         Ok(())

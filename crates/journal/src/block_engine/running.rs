@@ -46,6 +46,8 @@ pub(crate) struct Running {
     started: AtomicU64,
     /// The same of the transaction that is being committed; 0 where none is.
     committing: AtomicU64,
+    /// Buffers of transactions that failed.
+    failed: Mutex<Vec<Arc<Buf>>>,
 }
 
 /// What came of a handle that was closed.
@@ -95,6 +97,7 @@ impl Running {
             buried: AtomicU64::new(0),
             started: AtomicU64::new(0),
             committing: AtomicU64::new(0),
+            failed: Mutex::default(),
         }
     }
 
@@ -133,7 +136,10 @@ impl Running {
             state.image().filter(|_| wanted).map(|image| (buf.block, image))
         };
         let images: Vec<_> = bufs.iter().filter_map(here).collect();
-        write(&images)?;
+        if let Err(e) = write(&images) {
+            self.keep(bufs);
+            return Err(e);
+        }
         let mut written = images.iter().peekable();
         let stays = |buf: &Arc<Buf>| {
             let image = written.next_if(|(block, _)| *block == buf.block).map(|(_, image)| image);
@@ -161,6 +167,11 @@ impl Running {
             self.shards[shard].lock().bufs.append(&mut bufs);
         }
         Ok(Some(images.len() as u64))
+    }
+
+    /// Keeps the buffers of a transaction that failed: what was written to them can be read as long as the engine is there.
+    pub(crate) fn keep(&self, bufs: impl IntoIterator<Item = Arc<Buf>>) {
+        self.failed.lock().extend(bufs);
     }
 
     /// Takes blocks that are freed out of what the transaction `tid` has to write; `lost` more are home. Returns what comes back of their promises. The caller keeps

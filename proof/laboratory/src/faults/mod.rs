@@ -207,7 +207,8 @@ impl Trial {
             |flags: Option<u32>| flags.is_some_and(|flags| flags & (Flags::SYNC | Flags::DIRSYNC) != 0);
         let is_exchange = matches!(op, Op::Exchange { .. });
         let waits = strictness == Strictness::Metadata && is_exchange || matches!(op, Op::MapCommit { .. });
-        let may_be_done = waits || found.entries().any(|(_, entry)| is_synchronous(entry.flags));
+        let was = before.snapshot();
+        let may_be_done = waits || found.entries().chain(was.entries()).any(|(_, entry)| is_synchronous(entry.flags));
         if may_be_done && after.snapshot().accepts(&found, strictness) {
             // Bytes over stored ones have no part in that: their own write may have failed.
             let now = with_bytes_of(&after, within.iter().chain([&before]), &found)?;
@@ -216,7 +217,7 @@ impl Trial {
             self.note(op, within, now, false);
             return Ok(true);
         }
-        let differences = before.snapshot().differences(&found, strictness);
+        let differences = was.differences(&found, strictness);
         if !differences.is_empty() {
             return Err(format!("failed, but has changed something:\n  {}", differences.join("\n  ")));
         }

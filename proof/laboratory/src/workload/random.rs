@@ -75,8 +75,10 @@ const SCHEDULES: u32 = 40;
 pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let of_this = seed.rotate_left(32) ^ n;
-        if n % 8 == 5 {
-            return hands_on(format!("threads {seed}/{n}"), of_this, n / 8);
+        match n % 8 {
+            5 => return hands_on(format!("threads {seed}/{n}"), of_this, n / 8),
+            1 | 6 => return syncs(format!("threads {seed}/{n}"), of_this, n / 8),
+            _ => {}
         }
         let count = 2 + n as usize % 2;
         // A mistake that takes two calls is seen in few interleavings of ten.
@@ -208,6 +210,51 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
         calls: parse(&one),
         others: Some(Others {
             calls: vec![parse(&other)],
+            schedules: Schedules::Search { seed, count: SCHEDULES },
+            background: (n % 4 == 3).then_some(2),
+            lead: 0,
+        }),
+    }
+}
+
+/// Two or three threads that each change a file and make it durable, while the others are at the same: what one of them is told holds by its own flush, fence or
+/// commit, or by another's that began late enough.
+fn syncs(name: String, seed: u64, n: u64) -> Workload {
+    let random = Fixed::new(Timestamp::default(), seed);
+    let below = |n: u64| u64::from(random.random_u32()) % n;
+    let count = 2 + below(2);
+    let longest = [600, 600, 3000, 3000, 5000, 60_000][below(6) as usize];
+    let before = |at| format!("create /{at} 0644\nwrite /{at} 0 {} #1\n", [1000, 9000, longest][below(3) as usize]);
+    let change = |at: u64| match below(12) {
+        0..7 => format!("write /{at} {} {} #1", below(3) * 1024, 1 + below(longest)),
+        7 => format!("write /{at} 0 {longest} #1"),
+        8 => format!("setxattr /{at} user.x {} #1", 1 + below(600)),
+        9 => format!("create /{at}n 0644"),
+        10 => format!("truncate /{at} {}", below(3) * 700),
+        _ => format!("read /{at} 0 {longest}"),
+    };
+    let durable = |at: u64| match below(8) {
+        0..3 => format!("fdatasync /{at}"),
+        3..6 => format!("fsync /{at}"),
+        6 => "sync".to_owned(),
+        _ => "bring-home".to_owned(),
+    };
+    let calls = |at: u64| {
+        // Now and then it is another's file.
+        let file = if below(4) == 0 { (at + 1) % count } else { at };
+        let lines: Vec<_> = (0..1 + below(2)).map(|_| change(file) + "\n" + &durable(file)).collect();
+        number_fills_from(parse(&lines.join("\n")), 100 * at as u32 + 10)
+    };
+    let images = [Kind::WholeSeconds, Kind::Pool, Kind::Small, Kind::OrphanFile, Kind::WholeSeconds, Kind::Pages];
+    Workload {
+        name,
+        image: images[n as usize % images.len()],
+        mount: [Mount::Tight, Mount::Dirty, Mount::in_turn(2 * n + 1)][n as usize / 2 % 3],
+        before: number_fills_from(parse(&(0..count).map(before).collect::<String>()), 1),
+        remount: false,
+        calls: calls(0),
+        others: Some(Others {
+            calls: (1..count).map(calls).collect(),
             schedules: Schedules::Search { seed, count: SCHEDULES },
             background: (n % 4 == 3).then_some(2),
             lead: 0,
