@@ -112,8 +112,12 @@ impl PowerDomain {
         Arc::default()
     }
 
-    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet.
+    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet; and what a fence is to make
+    /// durable is there for others to see before it.
     pub fn push(&self, event: Event) {
+        if let Event::Fence { .. } = event {
+            untold();
+        }
         let tells = !matches!(event, Event::Store { .. } | Event::WriteBack { .. } | Event::Mark(_));
         let mut events = self.events.lock();
         events.push(event);

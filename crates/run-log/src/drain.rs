@@ -19,12 +19,11 @@ const MANY: usize = 32;
 
 /// Syncs files for real. One process of all that use a pool does it at a time; another takes over when that is gone.
 #[derive(Debug)]
-pub struct Drain {
+pub struct Drain<F: Files = System> {
     log: Log,
     me: u64,
-    files: HashMap<(u32, u64), File>,
-    /// Of this step, if it had to find files.
-    trees: BTreeMap<u64, recover::Trees>,
+    system: F,
+    files: HashMap<(u32, u64), F::File>,
     /// Removed before they could be opened: they are not looked for again.
     gone: HashSet<(u32, u64)>,
     /// Not to be found where their file system could not be synced: said once.
@@ -39,8 +38,90 @@ pub struct Drain {
     before: [u64; 2],
 }
 
+/// Where files are found and synced: the [`System`], or what stands for it in a test.
+pub trait Files {
+    /// An open file.
+    type File;
+
+    /// Looks for a file on a device.
+    fn find(&mut self, dev: u64, identity: &Identity) -> Sought<Self::File>;
+
+    /// Whether a file lies on this device. A copy of its file system may lie over it.
+    fn is_on(&self, file: &Self::File, dev: u64) -> bool;
+
+    /// Makes a file durable.
+    ///
+    /// # Errors
+    /// The disk's, which the kernel tells an open file once.
+    fn sync(&self, file: &Self::File) -> io::Result<()>;
+
+    /// Makes everything durable on the file system of an open file, or of a directory beside one that is not open; none if nothing of it can be opened.
+    fn sync_all(&mut self, dev: u64, open: Option<&Self::File>, named: &[&Identity]) -> Option<rustix::io::Result<()>>;
+
+    /// A step is over: what was looked up for it may be other by the next.
+    fn forget(&mut self) {}
+}
+
+/// What became of a file that was looked for.
+#[derive(Debug)]
+pub enum Sought<F> {
+    /// It is open.
+    Here(F),
+    /// It was removed.
+    Gone,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// The file systems that are mounted.
+#[derive(Debug, Default)]
+pub struct System {
+    /// What is mounted, by device: of one step, if it had to find files.
+    trees: BTreeMap<u64, recover::Trees>,
+}
+
+impl System {
+    fn trees(&mut self, dev: u64) -> &recover::Trees {
+        self.trees.entry(dev).or_insert_with(|| recover::Trees::on(dev))
+    }
+}
+
+impl Files for System {
+    type File = File;
+
+    fn find(&mut self, dev: u64, identity: &Identity) -> Sought<File> {
+        match self.trees(dev).find(identity, recover::For::Sync) {
+            recover::Place::Here(file, _) => Sought::Here(file),
+            recover::Place::Gone => Sought::Gone,
+            recover::Place::Hidden(_) | recover::Place::Unknown(_) => Sought::Unknown,
+        }
+    }
+
+    fn is_on(&self, file: &File, dev: u64) -> bool {
+        rustix::fs::fstat(file).is_ok_and(|stat| stat.st_dev == dev)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn sync_all(&mut self, dev: u64, open: Option<&File>, named: &[&Identity]) -> Option<rustix::io::Result<()>> {
+        match open {
+            Some(file) => Some(rustix::fs::syncfs(file)),
+            None => {
+                let beside = named.iter().find_map(|identity| self.trees(dev).beside(identity, dev));
+                beside.map(rustix::fs::syncfs)
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.trees.clear();
+    }
+}
+
 /// A file that is to be synced.
-struct Due {
+struct Due<F> {
     slot: u32,
     incarnation: u64,
     /// What was in the page cache before anything is synced for it.
@@ -48,7 +129,7 @@ struct Due {
     /// Device number when it was opened: a copy of a file system has its identity, too.
     dev: u64,
     identity: Identity,
-    file: Option<File>,
+    file: Option<F>,
 }
 
 /// What a step has done.
@@ -80,14 +161,24 @@ impl Drain {
     /// # Errors
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
+        Self::over(log, System::default())
+    }
+}
+
+impl<F: Files> Drain<F> {
+    /// As [`Drain::new`], with files of another system.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn over(log: Log, system: F) -> Result<Self> {
         let me = u64::from(std::process::id()) << 32 | log.token()?;
         let before = counts(&log)?;
         Ok(Self {
             log,
             before,
             me,
+            system,
             files: HashMap::new(),
-            trees: BTreeMap::new(),
             gone: HashSet::new(),
             lost: HashSet::new(),
             stuck: HashMap::new(),
@@ -102,7 +193,7 @@ impl Drain {
     /// The medium's failure, or that a word in the pool is damaged.
     pub fn step(&mut self, now: bool) -> Result<Drained> {
         let stepped = self.steps(now);
-        self.trees.clear();
+        self.system.forget();
         if matches!(stepped, Err(RunLogError::Nvm(_))) {
             // Whoever begins later is not told by the kernel.
             self.log.stop()?;
@@ -129,7 +220,7 @@ impl Drain {
         pressed |= self.live > log.header.slots as usize / 2;
         self.live = 0;
         drained.pressed = pressed;
-        let mut by_system = BTreeMap::<(u64, u64), Vec<Due>>::new();
+        let mut by_system = BTreeMap::<(u64, u64), Vec<Due<F::File>>>::new();
         for slot in log.slots() {
             let incarnation = slot.load(slot::NAMED)?;
             if !slot.is_live()? {
@@ -169,25 +260,20 @@ impl Drain {
         Ok(drained)
     }
 
-    /// What is mounted of a device.
-    fn trees(&mut self, dev: u64) -> &recover::Trees {
-        self.trees.entry(dev).or_insert_with(|| recover::Trees::on(dev))
-    }
-
     /// Opens a file, if it can be found.
-    fn open(&mut self, key: (u32, u64), dev: u64, identity: &Identity) -> Option<File> {
-        match self.trees(dev).find(identity, recover::For::Sync) {
-            recover::Place::Here(file, _) => Some(file),
-            recover::Place::Gone => {
+    fn open(&mut self, key: (u32, u64), dev: u64, identity: &Identity) -> Option<F::File> {
+        match self.system.find(dev, identity) {
+            Sought::Here(file) => Some(file),
+            Sought::Gone => {
                 self.gone.insert(key);
                 None
             }
-            recover::Place::Hidden(_) | recover::Place::Unknown(_) => None,
+            Sought::Unknown => None,
         }
     }
 
     /// A file that is to be synced, open if it can be found; none if nobody knows which it is.
-    fn due(&mut self, slot: &Slot<'_>, incarnation: u64) -> Result<Option<Due>> {
+    fn due(&mut self, slot: &Slot<'_>, incarnation: u64) -> Result<Option<Due<F::File>>> {
         let key = (slot.index, incarnation);
         let last = slot.load(slot::LAST)?;
         let Some((_, dev, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
@@ -195,27 +281,21 @@ impl Drain {
         };
         let found = self.files.remove(&key);
         let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, dev, &identity)) };
-        // A copy of the file system may lie over it.
-        let file = file.filter(|file| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_dev == dev));
+        let file = file.filter(|file| self.system.is_on(file, dev));
         Ok(Some(Due { slot: slot.index, incarnation, last, dev, identity, file }))
     }
 
     /// Syncs files of one file system and retires what was in the page cache before that: each by itself, or everything on the file system where there are many, or where one cannot be found: its names are gone, or it has others that we cannot know.
     /// The loss of a name is synced, too.
-    fn sync(&mut self, dev: u64, files: Vec<Due>, drained: &mut Drained) -> Result<()> {
+    fn sync(&mut self, dev: u64, files: Vec<Due<F::File>>, drained: &mut Drained) -> Result<()> {
         let missing = files.iter().any(|due| due.file.is_none());
         let broken = self.broken.contains(&dev);
         let whole = if broken {
             missing.then_some(Err(Errno::IO))
         } else if missing || files.len() >= MANY {
             let open = files.iter().find_map(|due| due.file.as_ref());
-            match open {
-                Some(file) => Some(rustix::fs::syncfs(file)),
-                None => {
-                    let beside = files.iter().find_map(|due| self.trees(dev).beside(&due.identity, dev));
-                    beside.map(rustix::fs::syncfs)
-                }
-            }
+            let named: Vec<_> = files.iter().map(|due| &due.identity).collect();
+            self.system.sync_all(dev, open, &named)
         } else {
             None
         };
@@ -227,7 +307,7 @@ impl Drain {
             let synced = match (due.file.take(), whole) {
                 (file, Some(Ok(()))) => Ok(file),
                 // Whose fault it is.
-                (Some(file), _) => file.sync_all().map(|()| Some(file)),
+                (Some(file), _) => self.system.sync(&file).map(|()| Some(file)),
                 (None, Some(Err(e))) => {
                     self.lose(&due, e, drained)?;
                     continue;
@@ -244,7 +324,7 @@ impl Drain {
     }
 
     /// A file cannot be found, nor its file system be synced as a whole: whether it is on the disk its program's own syncs will tell.
-    fn lose(&mut self, file: &Due, e: Errno, drained: &mut Drained) -> Result<()> {
+    fn lose(&mut self, file: &Due<F::File>, e: Errno, drained: &mut Drained) -> Result<()> {
         self.log.slot(file.slot).give_up()?;
         self.lost.insert((file.slot, file.incarnation));
         drained.live += 1;
@@ -256,7 +336,7 @@ impl Drain {
     }
 
     /// A file was synced for real, or could not be.
-    fn synced(&mut self, file: &Due, synced: io::Result<()>, drained: &mut Drained) -> Result<()> {
+    fn synced(&mut self, file: &Due<F::File>, synced: io::Result<()>, drained: &mut Drained) -> Result<()> {
         let slot = self.log.slot(file.slot);
         let Err(e) = synced else {
             drained.synced += 1;

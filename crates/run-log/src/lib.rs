@@ -39,7 +39,7 @@ mod slot;
 
 pub use call::{Call, Place, Written};
 pub use client::Client;
-pub use drain::{Drain, Drained};
+pub use drain::{Drain, Drained, Files, Sought, System};
 pub use error::{Result, RunLogError};
 pub use format::{HORIZON_NS, RUN_LOG_VERSION};
 pub use handle::Handle;

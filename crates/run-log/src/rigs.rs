@@ -1,10 +1,12 @@
-//! What tests of a whole log need, and programs do not: a log with few and short lanes, and a drain whose kernel is the
-//! caller.
+//! What tests of a whole log need, and programs do not: a log with few and short lanes, and recovery of one file.
 
 use crate::area::Places;
-use crate::format::{Header, slot, slot_at};
-use crate::{Identity, Log, LogOptions, Result};
+use crate::format::{Header, slot_at};
+use crate::recover::{FoundFile, bring};
+use crate::{Log, LogOptions, Result};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
+use std::fs::File;
+use std::io;
 
 /// Makes the bytes of a pool with an empty log: so many lanes, each of `lane_len` bytes (whole pages), and so many
 /// slots.
@@ -22,23 +24,12 @@ pub fn pool(lanes: u32, slots: u32, lane_len: u64) -> Result<Vec<u8>> {
     Ok(pool.nvm().to_bytes()?)
 }
 
-/// Retires the records of each file when `sync` has made it durable, and gives their room back.
+/// Writes what is live of a file into `target`, as recovery does where the file is the run's own.
 ///
 /// # Errors
-/// The memory's failure.
-pub fn drain(log: &Log, mut sync: impl FnMut(&Identity)) -> Result<()> {
-    for slot in log.slots() {
-        let incarnation = slot.load(slot::NAMED)?;
-        let named = slot.identity()?.filter(|(named, ..)| *named == incarnation);
-        if let Some((_, _, identity)) = named
-            && slot.is_live()?
-        {
-            let last = slot.load(slot::LAST)?;
-            sync(&identity);
-            slot.retire(incarnation, last)?;
-        }
-    }
-    log.lanes().try_for_each(|lane| lane.advance())
+/// The system's.
+pub fn bring(file: &FoundFile, target: &File) -> io::Result<()> {
+    bring::write(target, file, &file.pieces()).map(drop)
 }
 
 /// Tells how many bytes of the lanes are in use.

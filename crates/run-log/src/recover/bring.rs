@@ -241,7 +241,7 @@ fn forget(target: &File, pieces: &[Piece]) -> io::Result<()> {
 }
 
 /// Writes what was logged into the file, and syncs it; answers how many bytes.
-pub(super) fn write(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Result<u64> {
+pub(crate) fn write(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Result<u64> {
     write_after(target, file, pieces, None, || Ok(()))
 }
 

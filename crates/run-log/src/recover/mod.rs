@@ -1,6 +1,6 @@
 //! What is live in a log after a crash, and bringing it into the files.
 
-mod bring;
+pub(crate) mod bring;
 mod elsewhere;
 mod kept;
 mod names;
@@ -68,7 +68,7 @@ pub struct FoundFile {
 
 impl FoundFile {
     /// The newest bytes of it.
-    fn pieces(&self) -> Vec<Piece> {
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
         newest(&self.records.iter().map(|r| (r.offset, r.bytes.len())).collect::<Vec<_>>())
     }
 

@@ -4,8 +4,12 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System, thread_number};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Layer, PowerDomain};
-use ondol_run_log::{Call, FileKind, Handle, Identity, Log, Look, Place, found};
-use std::collections::BTreeMap;
+use ondol_run_log::{Call, FileKind, Files, Handle, Identity, Log, Look, Place, Sought, found, rigs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 /// What a cut may find, from a mark on.
 #[derive(Clone, Default)]
@@ -14,6 +18,8 @@ pub struct Moment {
     pub home: Vec<Vec<u8>>,
     /// How many of each file's states recovery may not fall behind.
     pub acked: Vec<usize>,
+    /// Bytes of each file that somebody was told are lost, and the state, if there is one, in which they were written again.
+    pub lost: Vec<BTreeMap<usize, usize>>,
 }
 
 /// All files, the disk and the clock.
@@ -38,6 +44,12 @@ pub struct Kernel {
     pub mine: BTreeMap<u32, usize>,
     /// Syncs for real.
     pub syncs: usize,
+    /// Bytes of each file that the disk has refused: their pages are clean, and not on it.
+    refused: Vec<BTreeSet<usize>>,
+    /// Files that could not be synced.
+    failed: BTreeSet<usize>,
+    /// The disk refuses the next sync.
+    pub is_failing: bool,
     /// The clock.
     pub monotonic_ns: u64,
     /// How long a thread that loses its processor is away.
@@ -47,7 +59,7 @@ pub struct Kernel {
 impl Kernel {
     /// With so many empty files.
     pub fn new(power: Arc<PowerDomain>, files: usize) -> Self {
-        let now = Moment { home: vec![Vec::new(); files], acked: vec![0; files] };
+        let now = Moment { home: vec![Vec::new(); files], acked: vec![0; files], lost: vec![BTreeMap::new(); files] };
         Self {
             power,
             cache: vec![Vec::new(); files],
@@ -59,6 +71,9 @@ impl Kernel {
             states: vec![vec![Vec::new()]; files],
             mine: BTreeMap::new(),
             syncs: 0,
+            refused: vec![BTreeSet::new(); files],
+            failed: BTreeSet::new(),
+            is_failing: false,
             monotonic_ns: 0,
             away_ns: 3_000_000,
         }
@@ -87,10 +102,25 @@ impl Kernel {
         self.changed(file);
     }
 
+    /// Somebody cuts or extends the file.
+    pub fn cut(&mut self, file: usize, len: usize) {
+        self.cache[file].resize(len, 0);
+        self.is_new(file, len..usize::MAX);
+        self.changed(file);
+    }
+
+    /// These bytes are to be written to the disk, whatever became of them before.
+    fn is_new(&mut self, file: usize, bytes: Range<usize>) {
+        self.refused[file].retain(|byte| !bytes.contains(byte));
+        let lost = self.now.lost[file].range_mut(bytes);
+        lost.for_each(|(_, again)| *again = self.states[file].len().min(*again));
+    }
+
     fn store(&mut self, file: usize, at: usize, bytes: &[u8]) {
         let cache = &mut self.cache[file];
         cache.resize(cache.len().max(at + bytes.len()), 0);
         cache[at..at + bytes.len()].copy_from_slice(bytes);
+        self.is_new(file, at..at + bytes.len());
     }
 
     /// The thread loses its processor, and meanwhile somebody whom nobody sees writes, within the same tick of the kernel's clock: nothing tells it.
@@ -103,7 +133,39 @@ impl Kernel {
 
     /// The kernel writes back on its own.
     pub fn write_back(&mut self, file: usize) {
-        self.now.home[file] = self.cache[file].clone();
+        let (mut now, home) = (self.cache[file].clone(), &self.now.home[file]);
+        let len = now.len();
+        for at in self.refused[file].range(..len) {
+            now[*at] = home.get(*at).copied().unwrap_or(0);
+        }
+        self.now.home[file] = now;
+        self.mark();
+    }
+
+    /// Somebody syncs: false if the disk refuses, which the kernel says once.
+    fn sync(&mut self, file: usize) -> bool {
+        self.syncs += 1;
+        if std::mem::take(&mut self.is_failing) {
+            let (cache, home) = (&self.cache[file], &self.now.home[file]);
+            let differs = |at: &usize| home.get(*at).copied().unwrap_or(0) != cache[*at];
+            self.refused[file].extend((0..cache.len()).filter(differs));
+            self.failed.insert(file);
+            return false;
+        }
+        self.write_back(file);
+        true
+    }
+
+    /// The disk has refused to sync the file.
+    pub fn has_failed(&self, file: usize) -> bool {
+        self.failed.contains(&file)
+    }
+
+    /// A program is told that the disk has refused its file: what nobody had promised by then may be lost.
+    pub fn tell(&mut self, file: usize) {
+        let since = &self.states[file][self.now.acked[file]..];
+        let is_new = |at: &&usize| since.iter().any(|state| state.get(**at) != since[0].get(**at));
+        self.now.lost[file].extend(self.refused[file].iter().filter(is_new).map(|at| (*at, usize::MAX)));
         self.mark();
     }
 
@@ -118,11 +180,13 @@ impl Kernel {
         let files = recovered(&log, &moment.home);
         for (n, file) in files.iter().enumerate() {
             let later = &self.states[n][moment.acked[n]..];
-            if !later.iter().any(|state| state.len() == file.len()) {
+            let is_lost = moment.lost[n].values().any(|again| moment.acked[n] < *again);
+            if !is_lost && !later.iter().any(|state| state.len() == file.len()) {
                 return Err(format!("file {n} has {} bytes after {}", file.len(), moment.acked[n]));
             }
             for (at, byte) in file.iter().enumerate() {
-                if !later.iter().any(|state| state.get(at).unwrap_or(&0) == byte) {
+                let is_lost = moment.lost[n].get(&at).is_some_and(|again| moment.acked[n] < *again);
+                if !is_lost && !later.iter().any(|state| state.get(at).unwrap_or(&0) == byte) {
                     return Err(format!("file {n}, byte {at}, after {}", moment.acked[n]));
                 }
             }
@@ -151,6 +215,13 @@ pub fn medium(base: &[u8], domain: Domain) -> Nvm {
     Nvm::from_bytes(base).unwrap().with_domain(domain).unwrap()
 }
 
+/// A file in memory that holds this.
+fn memory(bytes: &[u8]) -> io::Result<File> {
+    let file: File = rustix::fs::memfd_create("home", rustix::fs::MemfdFlags::CLOEXEC)?.into();
+    file.write_all_at(bytes, 0)?;
+    Ok(file)
+}
+
 /// What recovery makes of a state.
 ///
 /// # Panics
@@ -159,14 +230,36 @@ pub fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut files = home.to_vec();
     for file in found(log).unwrap().files {
         let n = file.identity.as_ref().unwrap().handle.bytes[0] as usize;
-        for record in &file.records {
-            let (at, bytes) = (record.offset as usize, &record.bytes);
-            let len = if bytes.is_empty() { at } else { files[n].len().max(at + bytes.len()) };
-            files[n].resize(len, 0);
-            files[n][at..at + bytes.len()].copy_from_slice(bytes);
-        }
+        let memory = memory(&files[n]).unwrap();
+        rigs::bring(&file, &memory).unwrap();
+        files[n].resize(memory.metadata().unwrap().len() as usize, 0);
+        memory.read_exact_at(&mut files[n], 0).unwrap();
     }
     files
+}
+
+/// The files of a kernel, for a drain.
+pub struct Disk(pub Arc<Mutex<Kernel>>);
+
+impl Files for Disk {
+    type File = usize;
+
+    fn find(&mut self, _dev: u64, identity: &Identity) -> Sought<usize> {
+        Sought::Here(identity.handle.bytes[0].into())
+    }
+
+    fn is_on(&self, _file: &usize, _dev: u64) -> bool {
+        true
+    }
+
+    fn sync(&self, file: &usize) -> io::Result<()> {
+        let is_done = self.0.lock().sync(*file);
+        is_done.then_some(()).ok_or_else(|| io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()))
+    }
+
+    fn sync_all(&mut self, _: u64, _: Option<&usize>, _: &[&Identity]) -> Option<rustix::io::Result<()>> {
+        None
+    }
 }
 
 /// One call of a program.
@@ -226,20 +319,17 @@ impl Call for OneCall<'_> {
     }
 
     fn sync(&self) -> Result<(), ()> {
-        let mut k = self.kernel.lock();
-        k.syncs += 1;
-        k.write_back(self.file);
-        Ok(())
+        self.kernel.lock().sync(self.file).then_some(()).ok_or(())
     }
 
     fn refused(&self) {}
 
     fn refuses_sync(&self, (): &()) -> bool {
-        false
+        true
     }
 
     fn refuses_write(&self, (): &()) -> bool {
-        false
+        true
     }
 
     fn identity(&self) -> Option<Identity> {
@@ -255,10 +345,8 @@ impl Call for OneCall<'_> {
 
     fn write(&self) -> Result<usize, ()> {
         self.cache(self.at());
-        if self.durable {
-            self.kernel.lock().write_back(self.file);
-        }
-        Ok(self.bytes.len())
+        let is_done = !self.durable || self.kernel.lock().sync(self.file);
+        is_done.then_some(self.bytes.len()).ok_or(())
     }
 
     fn durable(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Random calls by two processes, one after the other, and power cuts of those.
 
-use super::kernel::{Kernel, OneCall, medium};
+use super::kernel::{Disk, Kernel, OneCall, medium};
 use super::{Random, Shown};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
@@ -18,12 +18,11 @@ struct Run {
     fast: usize,
 }
 
-/// Cuts a file, or extends it: past the log, or in it.
-fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) {
+/// Cuts a file, or extends it: past the log, or in it. An error is what the disk has refused before.
+fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) -> Result<(), ()> {
     let change = || {
         let mut k = call.kernel.lock();
-        k.cache[call.file].resize(len as usize, 0);
-        k.changed(call.file);
+        k.cut(call.file, len as usize);
         // A commit of the kernel's at once.
         if len.is_multiple_of(3) {
             k.write_back(call.file);
@@ -31,8 +30,8 @@ fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) {
         Ok(())
     };
     match len % 2 {
-        0 => client.unlogged(slot, call, change).unwrap().unwrap(),
-        _ => client.truncate(slot, call, len, change).unwrap(),
+        0 => client.unlogged(slot, call, change).map(Result::unwrap),
+        _ => client.truncate(slot, call, len, change),
     }
 }
 
@@ -58,8 +57,9 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let nvm = medium(&base, domain).record(Arc::clone(&power), 0);
     let log = Log::join(nvm).unwrap();
     let parent = std::os::unix::process::parent_id();
+    let kernel = Arc::new(Mutex::new(Kernel::new(power, 3)));
+    let mut drain = Drain::over(log.clone(), Disk(kernel.clone())).unwrap();
     let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
-    let kernel = Mutex::new(Kernel::new(power, 3));
     let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
     for _ in 0..steps {
         let file = random.below(3) as usize;
@@ -74,29 +74,39 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
         let away = (random.below(8) == 0).then(|| random.below(300) as usize);
         let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable, away };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+        kernel.lock().is_failing |= seed.is_multiple_of(3) && random.below(20) == 0;
         match random.below(22) {
             0..=9 => {
                 let syncs = kernel.lock().moments.len();
-                assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+                let wrote = client.write(slot, &call);
                 unseen[file] |= away.is_some();
-                if durable {
+                if wrote.is_err() {
+                    kernel.lock().tell(file);
+                }
+                assert!(durable && wrote.is_err() || wrote == Ok(Written::Done(bytes.len())));
+                if durable && wrote.is_ok() {
                     // Nothing was written back for it.
                     fast += usize::from(kernel.lock().moments.len() == syncs);
                     kernel.lock().acknowledged(file, None);
                 }
             }
-            10..=15 => {
-                fast += usize::from(client.sync(slot, &call).unwrap());
-                unseen[file] = false;
-                kernel.lock().acknowledged(file, None);
-            }
+            10..=15 => match client.sync(slot, &call) {
+                Ok(in_log) => {
+                    fast += usize::from(in_log);
+                    unseen[file] = false;
+                    kernel.lock().acknowledged(file, None);
+                }
+                Err(()) => kernel.lock().tell(file),
+            },
             16 => kernel.lock().write_back(file),
             // sync(2)
             20 => {
                 client.persist().unwrap();
                 (0..3).for_each(|file| kernel.lock().write_back(file));
-                // What was written unseen and is synced unseen may have older records.
-                (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.lock().acknowledged(file, None));
+                // What was written unseen and is synced unseen may have older records; what the disk refuses it does not tell.
+                let mut kernel = kernel.lock();
+                let done: Vec<_> = (0..3).filter(|file| !unseen[*file] && !kernel.has_failed(*file)).collect();
+                done.into_iter().for_each(|file| kernel.acknowledged(file, None));
             }
             // To the past or to the future.
             21 => give_times(client, slot, &call, [5, 1 << 62][random.below(2) as usize]),
@@ -105,11 +115,17 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
                 kernel.lock().write(file, random.below(200) as usize, &bytes);
                 unseen[file] = true;
             }
-            18 => cut(client, slot, &call, random.below(100)),
-            _ => drop(Drain::new(client.log().clone()).unwrap().step(false).unwrap()),
+            18 => {
+                if cut(client, slot, &call, random.below(100)).is_err() {
+                    kernel.lock().tell(file);
+                }
+            }
+            now => drop(drain.step(now == 19).unwrap()),
         }
     }
-    Run { kernel: kernel.into_inner(), base, fast }
+    drop(drain);
+    let kernel = Arc::into_inner(kernel).expect("the drain is gone").into_inner();
+    Run { kernel, base, fast }
 }
 
 /// Recovers after cuts all over a run, so many states at an event.

@@ -1,12 +1,12 @@
 //! Processes, threads of theirs and a drain in interleavings that a seed decides, and power cuts of those.
 
-use super::kernel::{Kernel, OneCall, medium};
+use super::kernel::{Disk, Kernel, OneCall, medium};
 use super::{Random, Shown};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_medium::Domain;
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_run_log::{Call, Client, Log, Place, Written, rigs};
+use ondol_run_log::{Call, Client, Drain, Log, Place, Written, rigs};
 use ondol_schedule::{Policy, Schedule, Stats, Task};
 
 /// Who shares a log.
@@ -43,7 +43,7 @@ impl Shape {
 struct Rig {
     base: Vec<u8>,
     clients: Vec<Client>,
-    kernel: Mutex<Kernel>,
+    kernel: Arc<Mutex<Kernel>>,
     /// Threads that have not ended.
     left: AtomicUsize,
     /// Syncs that ended in the log.
@@ -63,7 +63,7 @@ impl Rig {
         let client = |process: &u32| Client::of_process(log.clone(), *process).unwrap();
         let clients = processes.iter().map(client).collect();
         let (left, fast) = (AtomicUsize::new(shape.threads), AtomicUsize::new(0));
-        Self { base, clients, kernel: Mutex::new(kernel), left, fast }
+        Self { base, clients, kernel: Arc::new(Mutex::new(kernel)), left, fast }
     }
 
     /// As the library does it.
@@ -100,10 +100,9 @@ impl Rig {
         self.kernel.lock().acknowledged(call.file, Some(before));
     }
 
-    /// A step of a drain.
-    fn drain(&self) {
-        let sync = |file: &ondol_run_log::Identity| self.kernel.lock().write_back(file.handle.bytes[0].into());
-        rigs::drain(self.clients[0].log(), sync).unwrap();
+    /// A drain.
+    fn drain(&self) -> Drain<Disk> {
+        Drain::over(self.clients[0].log().clone(), Disk(Arc::clone(&self.kernel))).unwrap()
     }
 }
 
@@ -133,8 +132,9 @@ fn program(rig: &Arc<Rig>, who: usize, seed: u64) -> Task {
 fn tasks(rig: &Arc<Rig>, shape: Shape, seed: u64) -> Vec<Task> {
     let drain = Arc::clone(rig);
     let drain = move || {
+        let mut draining = drain.drain();
         while drain.left.load(SeqCst) > 0 {
-            drain.drain();
+            draining.step(true).unwrap();
             thread::yield_now();
         }
     };
@@ -198,11 +198,11 @@ fn explore(shape: Shape, stats: &Stats, number: u64, states: u64) -> Shown {
     let rig = Arc::new(Rig::new(shape, domain));
     let schedule = schedule(stats, number);
     schedule.run(tasks(&rig, shape, number)).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+    rig.drain().step(true).unwrap();
     let rig = Arc::into_inner(rig).expect("no task has it any more");
-    rig.drain();
     // No room is lost.
     assert_eq!(rigs::used(rig.clients[0].log()).unwrap(), 0);
-    let kernel = rig.kernel.into_inner();
+    let kernel = Arc::into_inner(rig.kernel).expect("the drain is gone").into_inner();
     let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = kernel.power.take();
     let media = [Medium { base: Layer::new(rig.base), kind, whole: None }];
@@ -248,10 +248,10 @@ fn killed(shape: Shape, dead: u32, stats: &Stats, number: u64) -> Option<Shown> 
     if !number.is_multiple_of(3) {
         whole.run(tasks(&rig, shape, number + 1)).unwrap_or_else(|e| panic!("{shape:?} {number}: {e}"));
     }
+    rig.drain().step(true).unwrap();
     let rig = Arc::into_inner(rig).expect("no task has it any more");
-    rig.drain();
     assert_eq!(rigs::used(rig.clients[0].log()).unwrap(), 0, "{shape:?} {number}");
-    let kernel = rig.kernel.into_inner();
+    let kernel = Arc::into_inner(rig.kernel).expect("the drain is gone").into_inner();
     // A fence completes nothing of whoever is dead.
     let others = kernel.power.take().into_iter().map(|event| match event {
         Event::Store { medium, thread, offset, bytes } => Event::Store { medium, thread: thread + 64, offset, bytes },
