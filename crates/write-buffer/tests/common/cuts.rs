@@ -187,6 +187,7 @@ pub(crate) fn random_ops(seed: u64, count: usize) -> Vec<Op> {
             14 | 15 => Op::Sync,
             16 | 17 => Op::Reclaim,
             18 => Op::Close { file },
+            _ if below(3) == 0 => Op::FailingSettle,
             _ => Op::Settle,
         });
     }

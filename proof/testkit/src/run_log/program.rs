@@ -47,19 +47,32 @@ fn give_times(client: &Client, slot: (u32, u64), call: &OneCall<'_>, mtime: u64)
     client.set_times(slot, call, change, || Some(Times { atime: time, mtime: time })).unwrap();
 }
 
-/// Random calls by two processes on a few files.
-fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
+/// sync(2).
+fn sync_all(client: &Client, kernel: &Mutex<Kernel>, unseen: [bool; 3]) {
+    client.persist().unwrap();
+    (0..3).for_each(|file| kernel.lock().write_back(file));
+    // What was written unseen and is synced unseen may have older records; what the disk refuses it does not tell.
+    let mut kernel = kernel.lock();
+    let done: Vec<_> = (0..3).filter(|file| !unseen[*file] && !kernel.has_failed(*file)).collect();
+    done.into_iter().for_each(|file| kernel.acknowledged(file, None));
+}
+
+/// The bytes of a pool with an empty log, and two processes that have joined it.
+fn joined(domain: Domain) -> (Vec<u8>, Arc<PowerDomain>, [Client; 2]) {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     Log::prepare(&mut pool, &LogOptions::here()).unwrap();
-    let base = pool.nvm().to_bytes().unwrap();
-    let power = PowerDomain::new();
-    let nvm = medium(&base, domain).record(Arc::clone(&power), 0);
-    let log = Log::join(nvm).unwrap();
+    let (base, power) = (pool.nvm().to_bytes().unwrap(), PowerDomain::new());
+    let log = Log::join(medium(&base, domain).record(Arc::clone(&power), 0)).unwrap();
     let parent = std::os::unix::process::parent_id();
+    (base, power, [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()])
+}
+
+/// Random calls by two processes on a few files.
+fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
+    let (base, power, clients) = joined(domain);
     let kernel = Arc::new(Mutex::new(Kernel::new(power, 3)));
-    let mut drain = Drain::over(log.clone(), Disk(kernel.clone())).unwrap();
-    let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
+    let mut drain = Drain::over(clients[0].log().clone(), Disk(kernel.clone())).unwrap();
     let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
     for _ in 0..steps {
         let file = random.below(3) as usize;
@@ -99,15 +112,7 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
                 Err(()) => kernel.lock().tell(file),
             },
             16 => kernel.lock().write_back(file),
-            // sync(2)
-            20 => {
-                client.persist().unwrap();
-                (0..3).for_each(|file| kernel.lock().write_back(file));
-                // What was written unseen and is synced unseen may have older records; what the disk refuses it does not tell.
-                let mut kernel = kernel.lock();
-                let done: Vec<_> = (0..3).filter(|file| !unseen[*file] && !kernel.has_failed(*file)).collect();
-                done.into_iter().for_each(|file| kernel.acknowledged(file, None));
-            }
+            20 => sync_all(client, &kernel, unseen),
             // To the past or to the future.
             21 => give_times(client, slot, &call, [5, 1 << 62][random.below(2) as usize]),
             // Somebody whom nobody sees.
@@ -161,14 +166,7 @@ pub fn synced_past_the_pool(seed: u64) -> Shown {
 
 /// A process lets go of the pool, and goes on with its file as the kernel has it; another one stays.
 fn let_go(seed: u64) -> Run {
-    let mut pool =
-        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-    Log::prepare(&mut pool, &LogOptions::here()).unwrap();
-    let base = pool.nvm().to_bytes().unwrap();
-    let power = PowerDomain::new();
-    let log = Log::join(medium(&base, Domain::Adr).record(Arc::clone(&power), 0)).unwrap();
-    let parent = std::os::unix::process::parent_id();
-    let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
+    let (base, power, clients) = joined(Domain::Adr);
     let (kernel, mut random) = (Mutex::new(Kernel::new(power, 2)), Random(seed));
     let mut fast = 0;
     let mut work = |client: &Client, steps: u64| {
