@@ -78,7 +78,7 @@ fn other_forms(mode: Mode) {
             let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
             none_is_violated(mode, limits, workload::exhaustive_1().map(on(kind)), 1_000);
         }
-        let count = depth("ONDOL_CASES", 3, 60) as usize;
+        let count = depth("ONDOL_CASES", 6, 60) as usize;
         let seed = parameter("ONDOL_SEED", 1);
         let limits = Limits { recrash_every: if hunting() { 50 } else { 20 }, ..sparse() };
         none_is_violated(mode, limits, workload::random(seed).take(count).map(on(kind)), 10 * count as u64);

@@ -75,10 +75,14 @@ fn faults_of_the_log_are_found() {
     if !ondol_faults::AVAILABLE {
         return;
     }
-    for defect in [Defect::RunEarlyRoom, Defect::RunEarlyRetired] {
+    for defect in [Defect::RunEarlyRoom, Defect::RunEarlyRetired, Defect::RunRetiresNewest] {
         let _planted = ondol_faults::set(Some(defect)).unwrap();
         let programs = Interleaved::new();
         assert!((0..1200).any(|number| programs.explore(number, 2000).wrong.is_some()), "{defect}");
+    }
+    for defect in [Defect::RunForgetsRefusal, Defect::RunUncut] {
+        let _planted = ondol_faults::set(Some(defect)).unwrap();
+        assert!((0..300).any(|seed| program::small_writes(seed).wrong.is_some()), "{defect}");
     }
 }
 

@@ -98,12 +98,13 @@ impl BlockStore for Failing {
             // It has not been taken in, and is nowhere.
             return Err(Self::error("write", offset, bytes.len()));
         }
-        if self.all.log.meets(self.medium as usize, &(offset..end)) {
+        let is_of_log = self.all.log.meets(self.medium as usize, &(offset..end));
+        if is_of_log {
             self.all.stop();
         }
-        // Readers see half of every other one, which a flush then makes durable.
+        // Readers see half of every other one outside of the log, which a flush then makes durable.
         let is_whole = self.medium == 0 && offset < SUPERBLOCK.end && end > SUPERBLOCK.start;
-        let is_seen = self.all.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole;
+        let is_seen = self.all.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole && !is_of_log;
         let (seen, rest) = bytes.split_at(if is_seen { bytes.len() / 2 / UNIT * UNIT } else { 0 });
         if !seen.is_empty() {
             self.inner.write(offset, seen)?;

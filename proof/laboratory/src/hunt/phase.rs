@@ -151,7 +151,7 @@ impl<'a> Phase<'a> {
             Phase::endless("few blocks", 3, move |round| Box::new(workload::few_blocks(other(round)))).wide(40),
             Phase::endless("little space", 2, move |round| Box::new(workload::scarce(other(round)))),
             Phase::guided(3, seed),
-            Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
+            Phase::endless("threads", 5, move |round| Box::new(workload::threads(other(round)))),
             Phase::endless("faults", 2, move |round| {
                 let single = workload::scattered(workload::exhaustive_1(), other(round));
                 let of_one = single.zip(workload::random(other(round))).zip(workload::few_blocks(other(round)));

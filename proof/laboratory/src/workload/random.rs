@@ -3,7 +3,7 @@
 use super::{Mount, Others, Schedules, Workload, parse};
 use crate::image::Kind;
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_testkit::op::Op;
+use ondol_testkit::op::{Op, SAME_TICK};
 use ondol_testkit::strategy::{self, Mix, number_fills_from};
 use ondol_testkit::threads;
 use proptest::strategy::{Strategy, ValueTree};
@@ -224,11 +224,18 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
     let below = |n: u64| u64::from(random.random_u32()) % n;
     let count = 2 + below(2);
     let longest = [600, 600, 3000, 3000, 5000, 60_000][below(6) as usize];
-    let before = |at| format!("create /{at} 0644\nwrite /{at} 0 {} #1\n", [1000, 9000, longest][below(3) as usize]);
-    let change = |at: u64| match below(12) {
-        0..7 => format!("write /{at} {} {} #1", below(3) * 1024, 1 + below(longest)),
-        7 => format!("write /{at} 0 {longest} #1"),
-        8 => format!("setxattr /{at} user.x {} #1", 1 + below(600)),
+    // Every second one changes stored bytes alone, within one tick of the clock, and so in place where it may.
+    let is_plain = below(2) == 0;
+    let first = if is_plain { u64::from(SAME_TICK) } else { 0 };
+    let sizes = if is_plain { [9000; 3] } else { [1000, 9000, longest] };
+    let creates: String = (0..count).map(|at| format!("create /{at} 0644\n")).collect();
+    let writes = |at: u64| format!("write /{at} 0 {} #{}\n", sizes[below(3) as usize], first + at + 1);
+    let before = creates + &(0..count).map(writes).collect::<String>();
+    let change = |at: u64, fill: u64| match below(12) {
+        _ if is_plain => format!("write /{at} {} {} #{fill}", below(5) * 1024, 1 + below(4000)),
+        0..7 => format!("write /{at} {} {} #{fill}", below(3) * 1024, 1 + below(longest)),
+        7 => format!("write /{at} 0 {longest} #{fill}"),
+        8 => format!("setxattr /{at} user.x {} #{fill}", 1 + below(600)),
         9 => format!("create /{at}n 0644"),
         10 => format!("truncate /{at} {}", below(3) * 700),
         _ => format!("read /{at} 0 {longest}"),
@@ -242,15 +249,15 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
     let calls = |at: u64| {
         // Now and then it is another's file.
         let file = if below(4) == 0 { (at + 1) % count } else { at };
-        let lines: Vec<_> = (0..1 + below(2)).map(|_| change(file) + "\n" + &durable(file)).collect();
-        number_fills_from(parse(&lines.join("\n")), 100 * at as u32 + 10)
+        let lines = (0..1 + below(2)).map(|n| change(file, first + 100 * at + 10 + n) + "\n" + &durable(file));
+        parse(&lines.collect::<Vec<_>>().join("\n"))
     };
     let images = [Kind::WholeSeconds, Kind::Pool, Kind::Small, Kind::OrphanFile, Kind::WholeSeconds, Kind::Pages];
     Workload {
         name,
         image: images[n as usize % images.len()],
         mount: [Mount::Tight, Mount::Dirty, Mount::in_turn(2 * n + 1)][n as usize / 2 % 3],
-        before: number_fills_from(parse(&(0..count).map(before).collect::<String>()), 1),
+        before: parse(&before),
         remount: false,
         calls: calls(0),
         others: Some(Others {
@@ -313,7 +320,9 @@ pub(super) fn in_few_blocks(seed: u64) -> Vec<Op> {
         }
     };
     let lines: Vec<String> = (0..8 + below(16)).map(line).collect();
-    number_fills_from(parse(&format!("create /a 0644\ncreate /b 0644\n{}", lines.join("\n"))), REWRITES)
+    // Some write without a tick of the clock, and so without a change of the inode.
+    let first = if below(3) == 0 { SAME_TICK } else { REWRITES };
+    number_fills_from(parse(&format!("create /a 0644\ncreate /b 0644\n{}", lines.join("\n"))), first)
 }
 
 pub(super) fn sequence(seed: u64, n: u64) -> Vec<Op> {

@@ -221,6 +221,9 @@ pub(crate) fn a_failed_flush_or_write_ends_all_promises(rig: &dyn Rig) {
         assert!(b.engine.wait(b.engine.tid()).is_err(), "no later fsync pretends");
         assert!(Handle::begin(&*b.engine, 1).is_err());
         assert!(b.engine.aborted().is_some());
+        // What was written can be read, however much is read beside it.
+        (HOME + 1..b.store.size() / BLOCK as u64).for_each(|block| drop(b.engine.read(block, META)));
+        assert_eq!(b.first_byte(HOME), 2);
     }
 }
 

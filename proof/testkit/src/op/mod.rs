@@ -287,6 +287,9 @@ pub fn sum_of<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> u64 {
         .fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
 }
 
+/// What is written with a fill of this number, or a higher one, is written within the tick of the call before.
+pub const SAME_TICK: u32 = 1_000_000;
+
 /// A map is stored to at so many places at most.
 const MOST_STORES: u64 = 4096;
 
@@ -311,6 +314,15 @@ impl Op {
             | Self::Read { file, .. }
             | Self::Fsync { file, .. } => Some(file),
             _ => None,
+        }
+    }
+
+    /// Whether the clock of a volume in this process ticks before the call. A write [within the same tick](SAME_TICK) finds nothing to stamp.
+    pub fn takes_time(&self) -> bool {
+        match self {
+            Self::Write { fill, .. } | Self::MapCommit { fill, .. } => fill.id < SAME_TICK,
+            Self::Read { .. } | Self::Fsync { .. } | Self::Sync | Self::BringHome | Self::Checkpoint => false,
+            _ => true,
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         .mount(Mount::Kept),
     ];
     all.extend(views());
-    all.push(scene("long-over-long", "create /a 0644", "write /a 0 100K #1\nfsync /a\nwrite /a 2K 90K #2\nfsync /a"));
+    all.extend(overwritten());
     // The ring of a log in NVM ends in the midst of a record: of its head, of its contents, and behind them.
     for (n, len) in ["3000", "700", "20K", "60"].into_iter().enumerate() {
         let write = |at: u64| format!("write /a {} {len} #1{at}{n}\nfsync /a", at % 3 * 2048);
@@ -79,5 +79,17 @@ fn views() -> Vec<Scene> {
     vec![
         scene("views", before, [seen, used].concat()),
         scene("views-beside", before, [seen, "sync"].concat()).beside(other),
+    ]
+}
+
+/// What is overwritten is partly at home, and partly new or promised.
+fn overwritten() -> Vec<Scene> {
+    vec![
+        scene(
+            "unseen-at-home-and-new",
+            "create /a 0644\nwrite /a 0 1K #1\nsync\nbring-home",
+            "write /a 1K 1K #2\nzero /a 0 2K\nwrite /a 0 2K #3\nfsync /a\nread /a 0 2K\nbring-home",
+        ),
+        scene("long-over-long", "create /a 0644", "write /a 0 100K #1\nfsync /a\nwrite /a 2K 90K #2\nfsync /a"),
     ]
 }
