@@ -112,12 +112,8 @@ impl PowerDomain {
         Arc::default()
     }
 
-    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet; and what a fence is to make
-    /// durable is there for others to see before it.
+    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet.
     pub fn push(&self, event: Event) {
-        if let Event::Fence { .. } = event {
-            untold();
-        }
         let tells = !matches!(event, Event::Store { .. } | Event::WriteBack { .. } | Event::Mark(_));
         let mut events = self.events.lock();
         events.push(event);
