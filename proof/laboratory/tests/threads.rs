@@ -119,7 +119,7 @@ fn hand_on(plant: Option<Defect>, programs: usize) -> Option<usize> {
 /// The second thread gives back and hands on a block while the first one has yet to tell what its own record frees.
 #[test]
 fn a_block_that_is_handed_on_beside_a_late_word_is_found() {
-    let found = hand_on(Some(Defect::OlderRelease), 30);
+    let found = hand_on(Some(Defect::OlderRelease), 80);
     assert!(found.is_some());
     println!("found in program {}", found.unwrap_or_default() + 1);
     assert_eq!(hand_on(None, 12), None);
