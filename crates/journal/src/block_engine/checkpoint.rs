@@ -79,6 +79,8 @@ impl Core {
         }
         // The lock keeps a new transaction from starting where the tail is about to be declared empty.
         let committed = self.commit_lock.lock();
+        // What a commit that failed has left in the log is not passed either.
+        self.check_alive()?;
         self.set_tail(due, Some(&committed))
     }
 
