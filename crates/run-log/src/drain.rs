@@ -55,7 +55,8 @@ pub trait Files {
     /// The disk's, which the kernel tells an open file once.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
 
-    /// Makes everything durable on the file system of an open file, or of a directory beside one that is not open; none if nothing of it can be opened.
+    /// Makes everything durable on the file system of an open file, or of a directory beside one that is not open;
+    /// none if nothing of it can be opened.
     fn sync_all(&mut self, dev: u64, open: Option<&Self::File>, named: &[&Identity]) -> Option<rustix::io::Result<()>>;
 
     /// A step is over: what was looked up for it may be other by the next.

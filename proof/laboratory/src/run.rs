@@ -62,8 +62,8 @@ pub struct Run {
     pub expected: Vec<Snapshot>,
     /// What each call goes through that is a transaction: the model after each of its calls. Empty for all others.
     pub within: Vec<Vec<Model>>,
-    /// Bytes over stored ones that calls wrote which failed as their medium did, and what was there before: any of them may be there while no more calls than
-    /// this must be.
+    /// Bytes over stored ones that calls wrote which failed as their medium did, and what was there before: any of
+    /// them may be there while no more calls than this must be.
     pub strays: Vec<(usize, Model)>,
     /// Calls that made something durable: everything before them, or with `fsync=file` what was done to one file.
     pub synced: Vec<bool>,

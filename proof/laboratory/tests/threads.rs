@@ -76,6 +76,23 @@ fn a_block_freed_while_the_transaction_that_made_it_commits_is_in_that_transacti
     assert!(states > 900, "{states}");
 }
 
+/// The second thread writes in place while the first one's flush is under way, and makes that durable by a flush of
+/// its own alone.
+#[test]
+fn a_flush_that_covers_later_writes_is_found() {
+    let ops = |lines| text::parse(lines).unwrap();
+    let before = ops("create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 9000 #2");
+    let setup = Setup { before, background: None, ..setup(DataMode::Ordered) };
+    let calls = ["write-back /a 0 600 #3\nfdatasync /a", "write-back /b 1024 600 #4\nfdatasync /b"];
+    let program = Program::new(calls.map(ops).to_vec()).unwrap();
+    let wrong = || (0..300).find_map(|seed| crash(&setup, &program, seed).err());
+    assert_eq!(wrong(), None);
+    if ondol_faults::AVAILABLE {
+        let _planted = ondol_faults::set(Some(Defect::FlushCoversLater)).unwrap();
+        assert!(wrong().is_some());
+    }
+}
+
 /// The number of programs it takes until a planted defect is seen.
 fn hunt(defect: Defect, data: DataMode, programs: u64) -> Option<u64> {
     let _planted = ondol_faults::set(Some(defect)).unwrap();
@@ -119,7 +136,7 @@ fn hand_on(plant: Option<Defect>, programs: usize) -> Option<usize> {
 /// The second thread gives back and hands on a block while the first one has yet to tell what its own record frees.
 #[test]
 fn a_block_that_is_handed_on_beside_a_late_word_is_found() {
-    let found = hand_on(Some(Defect::OlderRelease), 80);
+    let found = hand_on(Some(Defect::OlderRelease), 120);
     assert!(found.is_some());
     println!("found in program {}", found.unwrap_or_default() + 1);
     assert_eq!(hand_on(None, 12), None);

@@ -100,6 +100,7 @@ fn number_from(next: &mut u32, ops: &mut [Op]) {
     for op in ops {
         match op {
             Op::Write { fill, .. }
+            | Op::WriteBack { fill, .. }
             | Op::Append { fill, .. }
             | Op::MapCommit { fill, .. }
             | Op::SetXattr { fill, .. }
@@ -295,10 +296,12 @@ fn contents(mix: Mix) -> Vec<Choice> {
     let shift = (file(mix), shift, place, size);
     let copy = (file(mix), offset(), file(mix), offset(), length(mix));
     let write = (file(mix), offset(), length(mix), fill());
+    let back = (file(mix), offset(), length(mix), fill());
     let read = ((file(mix), offset(), length(mix)), any::<bool>());
     let fallocate = (file(mix), how, offset(), length(mix));
     let mut choices = vec![
         (14, write.prop_map(|(file, at, len, fill)| Op::Write { file, at, len, fill }).boxed()),
+        (5, back.prop_map(|(file, at, len, fill)| Op::WriteBack { file, at, len, fill }).boxed()),
         (6, (file(mix), length(mix), fill()).prop_map(|(file, len, fill)| Op::Append { file, len, fill }).boxed()),
         (6, (file(mix), offset()).prop_map(|(file, size)| Op::Truncate { file, size }).boxed()),
         (7, fallocate.prop_map(|(file, how, at, len)| Op::Fallocate { file, how, at, len }).boxed()),
@@ -411,6 +414,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 50, "{done:?}");
+        assert_eq!(done.len(), 51, "{done:?}");
     }
 }

@@ -169,7 +169,8 @@ impl Running {
         Ok(Some(images.len() as u64))
     }
 
-    /// Keeps the buffers of a transaction that failed: what was written to them can be read as long as the engine is there.
+    /// Keeps the buffers of a transaction that failed: what was written to them can be read as long as the engine is
+    /// there.
     pub(crate) fn keep(&self, bufs: impl IntoIterator<Item = Arc<Buf>>) {
         self.failed.lock().extend(bufs);
     }

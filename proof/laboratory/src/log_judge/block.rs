@@ -8,8 +8,8 @@
 //!   checkpoint that is under way may end.
 //! - *tail*: the tail passes no image that is not home, durably, unless a later durable transaction has the block.
 //! - *room*: no block of the log is written over that the durable tail has not passed.
-//! - *staged*: the newest durable unit has no sum of a block that is free, and no block that it has the sum of is written
-//!   with other contents before another unit is durable.
+//! - *staged*: the newest durable unit has no sum of a block that is free, and no block that it has the sum of is
+//!   written with other contents before another unit is durable.
 //! - *commit*: a commit block is not durable before its transaction is.
 
 use super::Volume;

@@ -19,7 +19,9 @@ impl Workload {
 /// Contents alone: names and values of attributes stay as they are.
 fn enlarge(op: &mut Op, times: u64) {
     match op {
-        Op::Write { at, len, .. } | Op::Fallocate { at, len, .. } => (*at, *len) = (*at * times, *len * times),
+        Op::Write { at, len, .. } | Op::WriteBack { at, len, .. } | Op::Fallocate { at, len, .. } => {
+            (*at, *len) = (*at * times, *len * times)
+        }
         Op::Append { len, .. } => *len *= times,
         Op::Truncate { size, .. } => *size *= times,
         Op::Copy { at, to_at, len, .. } => (*at, *to_at, *len) = (*at * times, *to_at * times, *len * times),

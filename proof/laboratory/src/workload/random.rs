@@ -3,7 +3,7 @@
 use super::{Mount, Others, Schedules, Workload, parse};
 use crate::image::Kind;
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_testkit::op::{Op, SAME_TICK};
+use ondol_testkit::op::Op;
 use ondol_testkit::strategy::{self, Mix, number_fills_from};
 use ondol_testkit::threads;
 use proptest::strategy::{Strategy, ValueTree};
@@ -88,11 +88,9 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
             calls[0].push(Op::Sync);
         }
         let (mut before, mut mount) = (threads::random::before(), Mount::in_turn(n / 3));
-        if n % 8 == 3 {
-            // A log in NVM that is full, or nearly.
+        if n % 16 == 3 {
             mount = Mount::Lap;
-            let much = |n| format!("setxattr /d/c user.x {} #{}\n", 900 + n % 2, REWRITES + n as u32);
-            before.extend(parse(&(0..500 + of_this % 300).map(much).collect::<String>()));
+            before.extend(parse(&full_log("/d/c", of_this)));
         }
         Workload {
             name: format!("threads {seed}/{n}"),
@@ -217,22 +215,31 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
     }
 }
 
-/// Two or three threads that each change a file and make it durable, while the others are at the same: what one of them is told holds by its own flush, fence or
-/// commit, or by another's that began late enough.
+/// Commits that fill a log in NVM nearly: as soon as it is full, each checkpoint takes an eighth of it. So many more
+/// by the seed.
+pub(super) fn full_log(path: &str, seed: u64) -> String {
+    let one = |n: u64| {
+        let commit = if n.is_multiple_of(20) { "sync\n" } else { "" };
+        format!("setxattr {path} user.x {} #{}\n{commit}", 900 + n % 2, u64::from(REWRITES) + n)
+    };
+    (0..580 + seed % 40).map(one).collect()
+}
+
+/// Two or three threads that each change a file and make it durable, while the others are at the same: what one of
+/// them is told holds by its own flush, fence or commit, or by another's that began late enough.
 fn syncs(name: String, seed: u64, n: u64) -> Workload {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: u64| u64::from(random.random_u32()) % n;
     let count = 2 + below(2);
     let longest = [600, 600, 3000, 3000, 5000, 60_000][below(6) as usize];
-    // Every second one changes stored bytes alone, within one tick of the clock, and so in place where it may.
+    // Every second one changes stored bytes and no times, and so in place where it may.
     let is_plain = below(2) == 0;
-    let first = if is_plain { u64::from(SAME_TICK) } else { 0 };
     let sizes = if is_plain { [9000; 3] } else { [1000, 9000, longest] };
     let creates: String = (0..count).map(|at| format!("create /{at} 0644\n")).collect();
-    let writes = |at: u64| format!("write /{at} 0 {} #{}\n", sizes[below(3) as usize], first + at + 1);
+    let writes = |at: u64| format!("write /{at} 0 {} #{}\n", sizes[below(3) as usize], at + 1);
     let before = creates + &(0..count).map(writes).collect::<String>();
     let change = |at: u64, fill: u64| match below(12) {
-        _ if is_plain => format!("write /{at} {} {} #{fill}", below(5) * 1024, 1 + below(4000)),
+        _ if is_plain => format!("write-back /{at} {} {} #{fill}", below(5) * 1024, 1 + below(4000)),
         0..7 => format!("write /{at} {} {} #{fill}", below(3) * 1024, 1 + below(longest)),
         7 => format!("write /{at} 0 {longest} #{fill}"),
         8 => format!("setxattr /{at} user.x {} #{fill}", 1 + below(600)),
@@ -249,7 +256,7 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
     let calls = |at: u64| {
         // Now and then it is another's file.
         let file = if below(4) == 0 { (at + 1) % count } else { at };
-        let lines = (0..1 + below(2)).map(|n| change(file, first + 100 * at + 10 + n) + "\n" + &durable(file));
+        let lines = (0..1 + below(2)).map(|n| change(file, 100 * at + 10 + n) + "\n" + &durable(file));
         parse(&lines.collect::<Vec<_>>().join("\n"))
     };
     let images = [Kind::WholeSeconds, Kind::Pool, Kind::Small, Kind::OrphanFile, Kind::WholeSeconds, Kind::Pages];
@@ -296,7 +303,8 @@ pub(super) fn in_few_blocks(seed: u64) -> Vec<Op> {
         let (at, len) = (below(blocks) * block + part(), ((1 + below(3)) * block).saturating_sub(part()).max(1));
         let whole = (below(blocks) * block, (1 + below(3)) * block);
         match below(32) {
-            0..8 => format!("write {file} {at} {len} #1"),
+            0..5 => format!("write {file} {at} {len} #1"),
+            5..8 => format!("write-back {file} {at} {len} #1"),
             8 => format!("append {file} {len} #1"),
             9 => format!("zero {file} {at} {len}"),
             10 => format!("punch {file} {at} {len}"),
@@ -320,9 +328,7 @@ pub(super) fn in_few_blocks(seed: u64) -> Vec<Op> {
         }
     };
     let lines: Vec<String> = (0..8 + below(16)).map(line).collect();
-    // Some write without a tick of the clock, and so without a change of the inode.
-    let first = if below(3) == 0 { SAME_TICK } else { REWRITES };
-    number_fills_from(parse(&format!("create /a 0644\ncreate /b 0644\n{}", lines.join("\n"))), first)
+    number_fills_from(parse(&format!("create /a 0644\ncreate /b 0644\n{}", lines.join("\n"))), REWRITES)
 }
 
 pub(super) fn sequence(seed: u64, n: u64) -> Vec<Op> {

@@ -159,11 +159,17 @@ impl Random {
         let size = self.of(sizes).copied().unwrap_or(1);
         let at = self.below(ops.len());
         match ops.get_mut(at) {
-            Some(Op::Write { at, .. } | Op::MapCommit { at, .. } | Op::Read { at, .. }) if self.below(2) == 0 => {
+            Some(Op::Write { at, .. } | Op::WriteBack { at, .. } | Op::MapCommit { at, .. } | Op::Read { at, .. })
+                if self.below(2) == 0 =>
+            {
                 *at = size
             }
             Some(
-                Op::Write { len, .. } | Op::MapCommit { len, .. } | Op::Append { len, .. } | Op::Fallocate { len, .. },
+                Op::Write { len, .. }
+                | Op::WriteBack { len, .. }
+                | Op::MapCommit { len, .. }
+                | Op::Append { len, .. }
+                | Op::Fallocate { len, .. },
             ) => *len = size,
             Some(Op::Truncate { size: to, .. }) => *to = size,
             Some(Op::SetXattr { len, .. }) => *len = self.of(values).copied().unwrap_or(1),

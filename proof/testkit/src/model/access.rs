@@ -160,9 +160,10 @@ impl Model {
             | Op::Unlink { path }
             | Op::Rmdir { path } => synced(dir(path)),
             Op::Rename { from, to, .. } => self.id_of(from) != self.id_of(to) && (synced(dir(from)) || synced(dir(to))),
-            Op::Write { file, len: 1.., .. } | Op::Append { file, len: 1.., .. } | Op::Truncate { file, .. } => {
-                self.file(file).is_ok_and(|id| self.has_flag(id, Flags::SYNC))
-            }
+            Op::Write { file, len: 1.., .. }
+            | Op::WriteBack { file, len: 1.., .. }
+            | Op::Append { file, len: 1.., .. }
+            | Op::Truncate { file, .. } => self.file(file).is_ok_and(|id| self.has_flag(id, Flags::SYNC)),
             _ => false,
         }
     }

@@ -40,6 +40,21 @@ impl Content {
         self.pages.get(&(at / PAGE)).map_or(0, |page| page[(at % PAGE) as usize])
     }
 
+    /// The bytes of a range, as far as it lies inside the file.
+    pub fn bytes(&self, at: u64, len: u64) -> Vec<u8> {
+        let end = at.saturating_add(len).min(self.len).max(at);
+        let mut bytes = vec![0; (end - at) as usize];
+        if at == end {
+            return bytes;
+        }
+        for (n, page) in self.pages.range(at / PAGE..end.div_ceil(PAGE)) {
+            let (from, to) = ((n * PAGE).max(at), ((n + 1) * PAGE).min(end));
+            let part = &page[(from - n * PAGE) as usize..(to - n * PAGE) as usize];
+            bytes[(from - at) as usize..(to - at) as usize].copy_from_slice(part);
+        }
+        bytes
+    }
+
     /// Writes `bytes` at `at`, growing the file as needed.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         let mut done = 0;
@@ -184,6 +199,10 @@ mod tests {
         plain.resize(29_000, 0);
         plain.copy_within(100..9100, 20_000);
         assert_eq!(content, Content::from_bytes(&plain));
+        for (at, len) in [(0, 29_000), (4000, 200), (4096, 4096), (28_000, 9000), (29_000, 5), (90_000, 5), (5, 0)] {
+            let end = (at + len).min(plain.len());
+            assert_eq!(content.bytes(at as u64, len as u64), plain.get(at.min(end)..end).unwrap_or_default());
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ const LONGEST_VALUE: u64 = 65_536;
 impl Model {
     pub(super) fn change_bytes(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Write { file, at, len, fill } => {
+            Op::Write { file, at, len, fill } | Op::WriteBack { file, at, len, fill } => {
                 let content = self.regular(file, false)?;
                 content.fill(*at, *len, *fill);
                 Ok(*len)
@@ -111,9 +111,7 @@ impl Model {
     pub(super) fn read(&self, file: &File, at: u64, len: u64) -> Outcome {
         self.check_is_regular(file)?;
         let content = self.content(self.openable(file)?).ok_or(Fail::IsDirectory)?;
-        let end = at.saturating_add(len).min(content.len());
-        let bytes: Vec<u8> = (at..end).map(|at| content.byte(at)).collect();
-        Ok(sum_of([&*bytes]))
+        Ok(sum_of([&*content.bytes(at, len)]))
     }
 
     pub(super) fn map_commit(&mut self, file: &File, stores: &[(u64, u64)], fill: Fill) -> Outcome {

@@ -143,7 +143,11 @@ impl Model {
     /// The class of failure; nothing has changed then.
     pub fn apply(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
+            Op::Write { .. }
+            | Op::WriteBack { .. }
+            | Op::Append { .. }
+            | Op::Truncate { .. }
+            | Op::Fallocate { .. } => self.change_bytes(op),
             Op::Copy { from, at, to, to_at, len } => self.copy(from, *at, to, *to_at, *len),
             Op::Exchange { file, at, other, other_at, len } => self.exchange((file, *at), (other, *other_at), *len),
             Op::MapCommit { file, fill, .. } => self.map_commit(file, &op.stores(), *fill),

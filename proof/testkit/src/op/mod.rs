@@ -17,6 +17,7 @@ pub use ondol_volume::{Fallocate, Rename, SetXattr};
 pub use path::{File, Path};
 
 use ondol_env::Timestamp;
+use ondol_medium::crc32c;
 
 /// One call. See the grammar in [`text`] for how each is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +106,17 @@ pub enum Op {
         /// Length in bytes.
         len: u64,
         /// What is written.
+        fill: Fill,
+    },
+    /// As [`Op::Write`], by a cache above that keeps the file's times itself. A mount by FUSE does it on its own.
+    WriteBack {
+        /// The file.
+        file: File,
+        /// First byte.
+        at: u64,
+        /// How many.
+        len: u64,
+        /// With what.
         fill: Fill,
     },
     /// Writes at the end.
@@ -280,15 +292,8 @@ pub enum Op {
 
 /// What a call that reads returns of what it has read.
 pub fn sum_of<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> u64 {
-    // FNV-1a.
-    parts
-        .into_iter()
-        .flatten()
-        .fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+    parts.into_iter().fold(!0, |sum, part| crc32c(sum, &[part])).into()
 }
-
-/// What is written with a fill of this number, or a higher one, is written within the tick of the call before.
-pub const SAME_TICK: u32 = 1_000_000;
 
 /// A map is stored to at so many places at most.
 const MOST_STORES: u64 = 4096;
@@ -298,6 +303,7 @@ impl Op {
     pub fn file_mut(&mut self) -> Option<&mut File> {
         match self {
             Self::Write { file, .. }
+            | Self::WriteBack { file, .. }
             | Self::Append { file, .. }
             | Self::Truncate { file, .. }
             | Self::Fallocate { file, .. }
@@ -314,15 +320,6 @@ impl Op {
             | Self::Read { file, .. }
             | Self::Fsync { file, .. } => Some(file),
             _ => None,
-        }
-    }
-
-    /// Whether the clock of a volume in this process ticks before the call. A write [within the same tick](SAME_TICK) finds nothing to stamp.
-    pub fn takes_time(&self) -> bool {
-        match self {
-            Self::Write { fill, .. } | Self::MapCommit { fill, .. } => fill.id < SAME_TICK,
-            Self::Read { .. } | Self::Fsync { .. } | Self::Sync | Self::BringHome | Self::Checkpoint => false,
-            _ => true,
         }
     }
 
@@ -366,7 +363,7 @@ impl Op {
     /// than `atomic` bytes is.
     pub fn is_stepwise(&self, atomic: u64) -> bool {
         match self {
-            Self::Write { len, .. } | Self::Append { len, .. } => *len > atomic,
+            Self::Write { len, .. } | Self::WriteBack { len, .. } | Self::Append { len, .. } => *len > atomic,
             // What moves, moves as one.
             Self::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => false,
             Self::Fallocate { .. } | Self::Copy { .. } => true,

@@ -84,6 +84,7 @@ impl fmt::Display for Op {
             Self::Open { handle, path } => write!(f, "open @{handle} {path}"),
             Self::Close { handle } => write!(f, "close @{handle}"),
             Self::Write { file, at, len, fill } => write!(f, "write {file} {at} {len} {fill}"),
+            Self::WriteBack { file, at, len, fill } => write!(f, "write-back {file} {at} {len} {fill}"),
             Self::Append { file, len, fill } => write!(f, "append {file} {len} {fill}"),
             Self::Truncate { file, size } => write!(f, "truncate {file} {size}"),
             Self::Copy { from, at, to, to_at, len } => write!(f, "copy {from} {at} {to} {to_at} {len}"),
@@ -249,9 +250,13 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         return Ok(Some(Op::Fallocate { file, how, at, len }));
     }
     Ok(Some(match call {
-        "write" => {
+        "write" | "write-back" => {
             let (file, at, len) = (w.file()?, w.number("an offset")?, w.number("a length")?);
-            Op::Write { file, at, len, fill: w.fill()? }
+            let fill = w.fill()?;
+            match call {
+                "write" => Op::Write { file, at, len, fill },
+                _ => Op::WriteBack { file, at, len, fill },
+            }
         }
         "append" => Op::Append { file: w.file()?, len: w.number("a length")?, fill: w.fill()? },
         "truncate" => Op::Truncate { file: w.file()?, size: w.number("a size")? },

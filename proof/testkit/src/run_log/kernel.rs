@@ -18,7 +18,8 @@ pub struct Moment {
     pub home: Vec<Vec<u8>>,
     /// How many of each file's states recovery may not fall behind.
     pub acked: Vec<usize>,
-    /// Bytes of each file that somebody was told are lost, and the state, if there is one, in which they were written again.
+    /// Bytes of each file that somebody was told are lost, and the state, if there is one, in which they were written
+    /// again.
     pub lost: Vec<BTreeMap<usize, usize>>,
 }
 

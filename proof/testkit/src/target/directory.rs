@@ -166,7 +166,7 @@ impl Directory {
 
     fn change_bytes(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Write { file, at, len, fill } => {
+            Op::Write { file, at, len, fill } | Op::WriteBack { file, at, len, fill } => {
                 self.with_writable(file, OFlags::empty(), |fd| write_at(fd, *at, &fill.bytes(*at, *len)))
             }
             Op::Append { file, len, fill } => self.with_writable(file, OFlags::APPEND, |fd| {
@@ -336,9 +336,12 @@ fn read_at(fd: impl AsFd, at: u64, len: u64) -> Outcome {
 impl Target for Directory {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {
-                self.change_bytes(op)
-            }
+            Op::Write { .. }
+            | Op::WriteBack { .. }
+            | Op::Append { .. }
+            | Op::Truncate { .. }
+            | Op::Fallocate { .. }
+            | Op::Copy { .. } => self.change_bytes(op),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::SetAcl { .. } => self.change_attributes(op).map(|()| 0),
             Op::Chattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 self.change_attributes(op).map(|()| 0)

@@ -125,9 +125,7 @@ pub(super) fn do_op(
     pins: &[(Path, Ino)],
     op: &Op,
 ) -> Result<u64, Why> {
-    if op.takes_time() {
-        clock.advance(TICK);
-    }
+    clock.advance(TICK);
     let Opened { handles, views } = opened;
     let call = Call { volume: volume.inodes(), handles, pins };
     match op {
@@ -169,6 +167,7 @@ pub(super) fn do_op(
             map_commit(volume, ino, &op.stores(), *fill)?;
         }
         Op::Write { .. }
+        | Op::WriteBack { .. }
         | Op::Append { .. }
         | Op::Truncate { .. }
         | Op::Fallocate { .. }
@@ -371,6 +370,10 @@ impl Call<'_> {
             Op::Write { file, at, len, fill } => {
                 let ino = self.regular(file, false)?;
                 Ok(volume.write(ino, *at, &fill.bytes(*at, *len))? as u64)
+            }
+            Op::WriteBack { file, at, len, fill } => {
+                let ino = self.regular(file, false)?;
+                Ok(volume.write_back(ino, *at, &fill.bytes(*at, *len))? as u64)
             }
             Op::Append { file, len, fill } => {
                 let ino = self.regular(file, true)?;

@@ -90,7 +90,9 @@ impl<T: Target> Lockstep<T> {
 
     fn short_write(&mut self, op: &Op, written: u64) -> Result<(), Disagreement> {
         let short = match op.clone() {
-            Op::Write { file, at, fill, .. } => Op::Write { file, at, len: written, fill },
+            Op::Write { file, at, fill, .. } | Op::WriteBack { file, at, fill, .. } => {
+                Op::Write { file, at, len: written, fill }
+            }
             Op::Append { file, fill, .. } => Op::Append { file, len: written, fill },
             Op::Copy { from, at, to, to_at, .. } => Op::Copy { from, at, to, to_at, len: written },
             Op::Read { .. } => return Err(self.disagree(format!("`{op}` read other bytes than the model"))),
@@ -135,7 +137,7 @@ impl<T: Target> Lockstep<T> {
 fn needs_little(op: &Op) -> bool {
     match op {
         Op::Create { .. } | Op::Mkdir { .. } | Op::Mkfifo { .. } | Op::Symlink { .. } | Op::Tmpfile { .. } => true,
-        Op::Write { len, .. } | Op::Append { len, .. } => *len <= 16 << 10,
+        Op::Write { len, .. } | Op::WriteBack { len, .. } | Op::Append { len, .. } => *len <= 16 << 10,
         _ => false,
     }
 }

@@ -1,4 +1,5 @@
-//! What a user of a volume has open: handles, and what is lent of files, which has to stay as it was whatever is done to them.
+//! What a user of a volume has open: handles, and what is lent of files, which has to stay as it was whatever is done
+//! to them.
 
 use crate::op::sum_of;
 use ondol_volume::{Error, Ino, Piece, Result, Volume};

@@ -92,7 +92,9 @@ fn agrees(model: &mut Model, outcome: Outcome, act: impl Fn(&mut Model) -> Outco
         (Ok(_), Err(Fail::NotPermitted)) if model.repeats_immutable(op) => return true,
         (Ok(_), Err(Fail::TooBig)) if model.commits_in_one(op) => return true,
         (Ok(wanted), Ok(written)) if written < wanted => {
-            let Op::Write { file, at, fill, .. } = op.clone() else { return false };
+            let (Op::Write { file, at, fill, .. } | Op::WriteBack { file, at, fill, .. }) = op.clone() else {
+                return false;
+            };
             return model.apply(&Op::Write { file, at, len: written, fill }).is_ok();
         }
         (expected, outcome) if expected == outcome => {}

@@ -1,5 +1,6 @@
 //! Where a run of blocks, a ring or a cache comes to its end: the case that is one of many.
 
+use super::super::random::full_log;
 use super::{Kind, Mount, Scene, lines, scene};
 
 pub(super) fn scenes() -> Vec<Scene> {
@@ -47,26 +48,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     ];
     all.extend(views());
     all.extend(overwritten());
-    // The ring of a log in NVM ends in the midst of a record: of its head, of its contents, and behind them.
-    for (n, len) in ["3000", "700", "20K", "60"].into_iter().enumerate() {
-        let write = |at: u64| format!("write /a {} {len} #1{at}{n}\nfsync /a", at % 3 * 2048);
-        let name = ["lap", "lap-of-short", "lap-of-long", "lap-of-bytes"][n];
-        all.push(scene(name, "create /a 0644\ncreate /b 0644", lines(0..24, write)).mount(Mount::Lap));
-        all.push(
-            scene(name, "create /a 0644\ncreate /b 0644", lines(0..8, write))
-                .mount(Mount::Lap)
-                .beside(lines(0..8, |at| format!("write /b 0 {len} #2{at}{n}\nfsync /b"))),
-        );
-    }
-    all.push(
-        scene(
-            "lap-and-home",
-            "create /a 0644",
-            lines(0..12, |n| format!("write /a 0 5000 #{n}8\nfsync /a\nbring-home")),
-        )
-        .mount(Mount::Lap)
-        .on(Kind::OrphanFile),
-    );
+    all.extend(rings());
     all
 }
 
@@ -92,4 +74,33 @@ fn overwritten() -> Vec<Scene> {
         ),
         scene("long-over-long", "create /a 0644", "write /a 0 100K #1\nfsync /a\nwrite /a 2K 90K #2\nfsync /a"),
     ]
+}
+
+/// A log in NVM that goes round its ring, and one that is nearly full.
+fn rings() -> Vec<Scene> {
+    let mut all = Vec::new();
+    // The ring of a log in NVM ends in the midst of a record: of its head, of its contents, and behind them.
+    for (n, len) in ["3000", "700", "20K", "60"].into_iter().enumerate() {
+        let write = |at: u64| format!("write /a {} {len} #1{at}{n}\nfsync /a", at % 3 * 2048);
+        let name = ["lap", "lap-of-short", "lap-of-long", "lap-of-bytes"][n];
+        all.push(scene(name, "create /a 0644\ncreate /b 0644", lines(0..24, write)).mount(Mount::Lap));
+        all.push(
+            scene(name, "create /a 0644\ncreate /b 0644", lines(0..8, write))
+                .mount(Mount::Lap)
+                .beside(lines(0..8, |at| format!("write /b 0 {len} #2{at}{n}\nfsync /b"))),
+        );
+    }
+    all.push(
+        scene(
+            "lap-and-home",
+            "create /a 0644",
+            lines(0..12, |n| format!("write /a 0 5000 #{n}8\nfsync /a\nbring-home")),
+        )
+        .mount(Mount::Lap)
+        .on(Kind::OrphanFile),
+    );
+    let full = "create /a 0644\n".to_owned() + &full_log("/a", 0);
+    let change = lines(0..6, |n| format!("setxattr /a user.x 800 #{n}7\nfsync /a"));
+    all.push(scene("full-log", full, change).mount(Mount::Lap));
+    all
 }
