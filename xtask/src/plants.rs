@@ -90,8 +90,8 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
         let subjects: &[&str] = match subject {
             "all" if ALSO_IN_BATCH.contains(&defect) => &["classic", "compressed", "batch"],
             "all" => &["classic", "compressed"],
-            "log" => &["scalable", "remap"],
-            "table" => &["swap", "remap"],
+            "log" => &["log", "scalable", "remap"],
+            "table" => &["table", "swap", "remap"],
             // Its own tests hunt them: the laboratory has no workload of it.
             "home" => &[],
             other => &[other],
@@ -113,7 +113,7 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
     command.args(["crash", "--as-found", "--json", "--plant", defect, "--seed", &wanted.seed.to_string()]);
     match subject.as_str() {
         whole @ ("pool" | "resize" | "tools") => command.args(["--workload", whole]),
-        part @ ("run" | "buffer") => {
+        part @ ("run" | "buffer" | "log" | "table") => {
             command.args(["--workload", part, "--processor-seconds", &wanted.seconds.to_string()])
         }
         kept @ ("store" | "redo") => command.args([

@@ -9,6 +9,9 @@ use std::str::FromStr;
 pub enum Policy {
     /// Any of them at every point, each as likely.
     Random,
+    /// Any of them, each as likely, but only where one has done something that it has not told yet, as in
+    /// [`Policy::Untold`].
+    UntoldRandom,
     /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task with the highest of random priorities
     /// runs, and falls below all others at `depth - 1` random ones of the first `steps` points. A defect that needs `depth`
     /// ordered events is found with a probability that does not fall with the number of other events.
@@ -27,14 +30,25 @@ pub enum Policy {
         /// About as many such places as a run has: [`super::Stats::untold`] of another run of the same tasks.
         places: u32,
     },
+    /// One task after the other, but the one that comes to this point falls there, and, unless `then` is 0, the one
+    /// that comes to the point so many behind it. With the seed of [`super::Schedule::in_turn`] the first is where
+    /// that run had it.
+    At {
+        /// How many points are before it.
+        point: u32,
+        /// How many points behind it is the other one.
+        then: u32,
+    },
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Random => f.write_str("random"),
+            Self::UntoldRandom => f.write_str("untold-random"),
             Self::Priorities { depth, steps } => write!(f, "pct-{depth}-{steps}"),
             Self::Untold { depth, places } => write!(f, "untold-{depth}-{places}"),
+            Self::At { point, then } => write!(f, "at-{point}-{then}"),
         }
     }
 }
@@ -43,18 +57,19 @@ impl FromStr for Policy {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        if text == "random" {
-            return Ok(Self::Random);
+        match text {
+            "random" => return Ok(Self::Random),
+            "untold-random" => return Ok(Self::UntoldRandom),
+            _ => {}
         }
         let numbers = |prefix| {
-            let (depth, among) = text.strip_prefix(prefix)?.split_once('-')?;
-            Some((depth.parse().ok()?, among.parse().ok()?))
+            let (one, other) = text.strip_prefix(prefix)?.split_once('-')?;
+            Some((one.parse().ok()?, other.parse().ok()?))
         };
-        match (numbers("pct-"), numbers("untold-")) {
-            (Some((depth, steps)), _) => Ok(Self::Priorities { depth, steps }),
-            (_, Some((depth, places))) => Ok(Self::Untold { depth, places }),
-            (None, None) => Err(()),
-        }
+        let priorities = numbers("pct-").map(|(depth, steps)| Self::Priorities { depth, steps });
+        let untold = || numbers("untold-").map(|(depth, places)| Self::Untold { depth, places });
+        let at = || numbers("at-").map(|(point, then)| Self::At { point, then });
+        priorities.or_else(untold).or_else(at).ok_or(())
     }
 }
 
@@ -89,7 +104,18 @@ const LONG_TURN: u32 = 100_000;
 #[derive(Debug)]
 pub(super) struct Choice {
     random: Random,
-    priorities: Option<Priorities>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// Any task at any point.
+    Any,
+    /// Any task where it has not told, after so many points of one turn.
+    AnyUntold {
+        turn: u32,
+    },
+    Priorities(Priorities),
 }
 
 #[derive(Debug)]
@@ -118,29 +144,44 @@ pub(super) enum At {
 impl Choice {
     pub(super) fn new(policy: Policy, seed: u64) -> Self {
         let mut random = Random(seed);
-        let (depth, among, of_untold) = match policy {
-            Policy::Random => return Self { random, priorities: None },
-            Policy::Priorities { depth, steps } => (depth, steps, false),
-            Policy::Untold { depth, places } => (depth, places, true),
+        let mut changes = |depth: u32, among: u32| (1..depth).map(|_| random.below(among.into())).collect();
+        let (changes, of_untold) = match policy {
+            Policy::Random => return Self { random, way: Way::Any },
+            Policy::UntoldRandom => return Self { random, way: Way::AnyUntold { turn: 0 } },
+            Policy::Priorities { depth, steps } => (changes(depth, steps), false),
+            Policy::Untold { depth, places } => (changes(depth, places), true),
+            Policy::At { point, then } => (BTreeSet::from([point, point.saturating_add(then)].map(u64::from)), false),
         };
-        let changes = (1..depth).map(|_| random.below(among.into())).collect();
-        let priorities =
-            Some(Priorities { of: BTreeMap::new(), floor: 1 << 32, changes, of_untold, points: 0, turn: 0 });
-        Self { random, priorities }
+        let priorities = Priorities { of: BTreeMap::new(), floor: 1 << 32, changes, of_untold, points: 0, turn: 0 };
+        Self { random, way: Way::Priorities(priorities) }
+    }
+
+    /// How many points there were that count, with priorities.
+    pub(super) fn points(&self) -> u64 {
+        match &self.way {
+            Way::Priorities(priorities) => priorities.points,
+            Way::Any | Way::AnyUntold { .. } => 0,
+        }
     }
 
     /// One of `ready`, which is not empty.
     pub(super) fn next(&mut self, ready: &[usize], current: Option<usize>, at: At) -> usize {
         let current = current.filter(|task| ready.contains(task));
-        match (&mut self.priorities, ready) {
-            (_, [only]) => *only,
-            (Some(priorities), _) => priorities.next(&mut self.random, ready, current, at),
-            (None, _) => {
-                let others: Vec<usize> =
-                    ready.iter().copied().filter(|task| at != At::GaveWay || Some(*task) != current).collect();
-                others[self.random.below(others.len() as u64) as usize]
+        match (&mut self.way, ready) {
+            (_, [only]) => return *only,
+            (Way::Priorities(priorities), _) => return priorities.next(&mut self.random, ready, current, at),
+            (Way::AnyUntold { turn }, _) => {
+                *turn += 1;
+                if let Some(current) = current.filter(|_| at == At::Point && *turn < LONG_TURN) {
+                    return current;
+                }
+                *turn = 0;
             }
+            (Way::Any, _) => {}
         }
+        let others: Vec<usize> =
+            ready.iter().copied().filter(|task| at != At::GaveWay || Some(*task) != current).collect();
+        others[self.random.below(others.len() as u64) as usize]
     }
 }
 

@@ -58,17 +58,28 @@ impl Schedule {
         Self::new(policy, number)
     }
 
-    /// Interleavings for tasks of which a run was like `stats`, one for each number: as [`Schedule::fitted`], and one in five, where a task has
-    /// something to tell, with one or two changes of place at such places alone.
+    /// Interleavings for tasks of which a run [in turn](Schedule::in_turn) was like `stats`, one for each number: as
+    /// [`Schedule::fitted`]; where a task has something to tell, with one or two changes of place at such places
+    /// alone, or with any task at each; and with a change of place somewhere in the program that is not more likely
+    /// for being passed more often.
     pub fn fitted_to(stats: &Stats, number: u64) -> Self {
         let places = u32::try_from(stats.untold).unwrap_or(u32::MAX);
         match (number % 5, number / 5 % 2) {
             (4, more) if places > 0 => Self::new(Policy::Untold { depth: 2 + more as u32, places }, number),
+            (3, _) if places > 0 => Self::new(Policy::UntoldRandom, number),
+            (2, more) if !stats.sites.is_empty() => {
+                let mut random = Random::new(number);
+                let mut of = |n: usize| random.below(n as u64) as usize;
+                let site = &stats.sites[of(stats.sites.len())];
+                let (point, then) = (site[of(site.len())], if more == 0 { 0 } else { of(stats.steps as usize) as u32 });
+                Self::new(Policy::At { point, then }, stats.seed)
+            }
             _ => Self::fitted(stats.steps, number),
         }
     }
 
-    /// The tasks one after the other, as far as they do not wait for each other: to see how long they are.
+    /// The tasks one after the other, as far as they do not wait for each other: to see how long they are, and where
+    /// they pass.
     pub fn in_turn(seed: u64) -> Self {
         Self::new(Policy::Priorities { depth: 1, steps: 1 }, seed)
     }
@@ -113,10 +124,11 @@ mod tests {
 
     #[test]
     fn schedules_are_read_as_they_are_written() {
-        for text in ["random:0", "pct-3-5000:18446744073709551615", "untold-2-14:7"] {
+        for text in ["random:0", "pct-3-5000:18446744073709551615", "untold-2-14:7", "untold-random:7", "at-812-0:7"] {
             assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
         }
-        for text in ["", "random", "random:x", "pct-3:1", "pct-a-2:1", "untold-2:1", "untold-2-x:1", "fair:1"] {
+        for text in ["", "random", "random:x", "pct-3:1", "pct-a-2:1", "untold-2:1", "untold-2-x:1", "at-2:1", "fair:1"]
+        {
             assert!(text.parse::<Schedule>().is_err(), "{text}");
         }
     }

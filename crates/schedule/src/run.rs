@@ -1,12 +1,13 @@
 //! One run: the tasks inside `shuttle`, and what `ondol_env::sync` asks.
 
 use super::Schedule;
-use super::choose::{At, Choice};
+use super::choose::{At, Choice, Policy};
 use ondol_env::sync;
 use shuttle::scheduler::TaskId;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,8 +16,10 @@ use std::time::Duration;
 pub type Task = Box<dyn FnOnce() + Send>;
 
 /// What a run was like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// The seed of the schedule.
+    pub seed: u64,
     /// Tasks that were chosen, also where there was no choice.
     pub steps: u64,
     /// Of these, choices that took the turn from a task that could have gone on.
@@ -25,6 +28,9 @@ pub struct Stats {
     pub untold: u64,
     /// Equal for equal sequences of choices, and for others practically never.
     pub fingerprint: u64,
+    /// Of tasks that ran in turn: each place in the program where a task could have lost its turn, in the order in
+    /// which they came there, and at which points.
+    pub sites: Vec<Vec<u32>>,
 }
 
 /// Why a run came to no good end.
@@ -71,6 +77,10 @@ struct Run {
     waits: BTreeMap<u32, u32>,
     /// The next choice is made where a task has done something that it has not told yet.
     is_untold: bool,
+    /// Whether sites are noted, and which number each has.
+    sites: Option<HashMap<u64, usize>>,
+    /// Where the task is that has come to a point.
+    site: Option<u64>,
 }
 
 thread_local! {
@@ -90,13 +100,15 @@ pub(super) fn run(schedule: Schedule, tasks: Vec<Task>) -> Result<Stats, Why> {
     RUN.set(Some(Run {
         limit: schedule.limit,
         choice: Choice::new(schedule.policy, schedule.seed),
-        stats: Stats::default(),
+        stats: Stats { seed: schedule.seed, ..Stats::default() },
         why: None,
         live: tasks.len(),
         bodies: tasks.into_iter().map(Some).collect(),
         handles: Vec::new(),
         waits: BTreeMap::new(),
         is_untold: false,
+        sites: matches!(schedule.policy, Policy::Priorities { depth: 1, .. }).then(HashMap::new),
+        site: None,
     }));
     let mut config = shuttle::Config::new();
     config.stack_size = STACK;
@@ -155,6 +167,20 @@ fn current() -> u32 {
     shuttle::current::try_get_current_task().map_or(0, |id| usize::from(id).saturating_sub(1) as u32)
 }
 
+/// So many callers make a place in the program, the scheduler's own among them.
+const CALLERS: usize = 16;
+
+/// Where in the program the calling task is.
+fn site() -> u64 {
+    let (mut hasher, mut callers) = (DefaultHasher::new(), 0);
+    backtrace::trace(|frame| {
+        (frame.ip() as usize).hash(&mut hasher);
+        callers += 1;
+        callers < CALLERS
+    });
+    hasher.finish()
+}
+
 /// Answers `ondol_env::sync`.
 struct Hook;
 
@@ -163,6 +189,10 @@ impl sync::Scheduler for Hook {
         // Destructors of a task that panics run to their end at once.
         if std::thread::panicking() || !with_run(|run| run.goes_on()) {
             return;
+        }
+        if with_run(|run| run.sites.is_some()) {
+            let site = site();
+            with_run(|run| run.site = Some(site));
         }
         // For shuttle a sleep is a switch and nothing else.
         shuttle::thread::sleep(Duration::ZERO);
@@ -222,7 +252,16 @@ impl Run {
             (false, false) => At::Point,
         };
         self.stats.untold += u64::from(at == At::Untold && ready.len() > 1);
+        let point = self.choice.points();
         let next = self.choice.next(ready, current, at);
+        let site = self.site.take().filter(|_| at != At::GaveWay && self.choice.points() > point);
+        if let (Some(numbers), Some(site)) = (&mut self.sites, site) {
+            let number = *numbers.entry(site).or_insert(self.stats.sites.len());
+            if number == self.stats.sites.len() {
+                self.stats.sites.push(Vec::new());
+            }
+            self.stats.sites[number].push(point as u32);
+        }
         let could_go_on = !gave_way && current.is_some_and(|current| ready.contains(&current));
         self.stats.taken += u64::from(could_go_on && current != Some(next));
         self.stats.steps += 1;

@@ -63,6 +63,8 @@ pub(crate) fn caught<T>(record: impl FnOnce() -> Result<T, String>) -> Result<T,
 pub(crate) enum Recorded {
     One(Box<Run>),
     Several(Box<ThreadsRun>),
+    /// One of many interleavings, where only what was told is asked.
+    Told(Box<ThreadsRun>),
     Failing(Box<Together>),
 }
 
@@ -71,6 +73,7 @@ impl Recorded {
         match self {
             Self::One(run) => explore::explore(&**run, limits, watch),
             Self::Several(run) => explore::explore(&**run, limits, watch),
+            Self::Told(run) => explore::explore_told(&**run, limits, watch),
             Self::Failing(run) => explore::explore(&**run, limits, watch),
         }
     }
@@ -78,7 +81,7 @@ impl Recorded {
     fn replay(&self, path: &CasePath) -> Result<Option<Violation>, String> {
         match self {
             Self::One(run) => explore::replay(&**run, path),
-            Self::Several(run) => explore::replay(&**run, path),
+            Self::Several(run) | Self::Told(run) => explore::replay(&**run, path),
             Self::Failing(run) => explore::replay(&**run, path),
         }
     }
@@ -86,7 +89,7 @@ impl Recorded {
     pub(crate) fn smallest(&self, violation: Violation) -> Violation {
         match self {
             Self::One(run) => explore::smallest(&**run, violation),
-            Self::Several(run) => explore::smallest(&**run, violation),
+            Self::Several(run) | Self::Told(run) => explore::smallest(&**run, violation),
             Self::Failing(run) => explore::smallest(&**run, violation),
         }
     }
@@ -306,19 +309,17 @@ impl Prey {
         if let Some(faults) = self.fault {
             return self.record_together(&setup, &program, workload, faults);
         }
-        let several = |run| Recorded::Several(Box::new(run));
         match others.schedules {
             Schedules::One(schedule) => {
                 let run = ThreadsRun::record(&setup, &program, schedule, self.describe(workload));
-                run.map(|run| vec![several(run)]).map_err(|what| self.uncrashed(workload, what))
+                run.map(|run| vec![Recorded::Several(Box::new(run))]).map_err(|what| self.uncrashed(workload, what))
             }
             Schedules::Search { seed, count } => {
                 let describe = |schedule| self.describe(&workload.under(Some(schedule)));
                 let is_over = || watch.stop.load(Relaxed) || watch.hurry.load(Relaxed);
                 let search =
                     Search { setup: &setup, program: &program, seed, count, describe: &describe, is_over: &is_over };
-                let runs = search.best().map_err(|(at, what)| self.uncrashed(&workload.under(Some(at)), what))?;
-                Ok(runs.into_iter().map(several).collect())
+                search.best().map_err(|(at, what)| self.uncrashed(&workload.under(Some(at)), what))
             }
         }
     }
@@ -395,7 +396,8 @@ impl Prey {
         let mut report = Report::default();
         match self.record_all(disks, workload, watch) {
             Ok(runs) => {
-                let about = self.limits.about.map(|about| about.div_ceil(runs.len().max(1) as u64));
+                let whole = runs.iter().filter(|run| !matches!(run, Recorded::Told(_))).count();
+                let about = self.limits.about.map(|about| about.div_ceil(whole.max(1) as u64));
                 let limits = Limits { about, ..self.limits };
                 for run in runs {
                     // What is left is for all runs together.

@@ -1,4 +1,4 @@
-//! Many interleavings of one program, of which the best are crashed.
+//! Many interleavings of one program, of which the best are crashed, and the others asked whether what they told is so.
 //!
 //! The first run lets the threads go one after the other and counts their steps. All further schedules are fitted to that
 //! number: a change of place chosen among 1,500 points of a program that has 200 hardly ever comes. Runs that
@@ -8,17 +8,19 @@
 use crate::coverage::features;
 use crate::log::{self, Log};
 use crate::log_judge;
+use crate::prey::Recorded;
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use ondol_power::Event;
 use ondol_schedule::Schedule;
 use ondol_testkit::threads::{Program, Setup, Trace, trace};
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
 
 /// Interleavings of a program that are crashed, and of one of a few calls.
-const CRASHED: usize = 3;
+const CRASHED: usize = 5;
 const CRASHED_OF_FEW: usize = 40;
 
 /// So many calls are few.
@@ -48,26 +50,28 @@ struct Kept {
 }
 
 impl Search<'_> {
-    /// The best interleavings.
+    /// The best interleavings, and the others.
     ///
     /// # Errors
     /// A schedule in which the volume fails, or does what no order of the calls explains.
-    pub(crate) fn best(&self) -> Result<Vec<ThreadsRun>, (Schedule, String)> {
+    pub(crate) fn best(&self) -> Result<Vec<Recorded>, (Schedule, String)> {
         let mut kept = self.runs()?;
         kept.sort_by_key(|run| (!run.is_new, Reverse(run.reached), Reverse(run.trace.stats.taken)));
+        // The best of each way to choose comes before the second best of any.
+        let mut of_way = HashMap::new();
+        kept.sort_by_cached_key(|run| {
+            let rank: &mut usize = of_way.entry(discriminant(&run.schedule.policy)).or_default();
+            *rank += 1;
+            *rank
+        });
         let few = self.program.threads().iter().map(Vec::len).sum::<usize>() <= FEW;
         let crashed = if few { CRASHED_OF_FEW } else { CRASHED };
-        let (mut best, mut at) = (Vec::new(), 0..);
-        for Kept { schedule, trace, is_new, .. } in kept {
-            // What was answered has to be explained, crashed or not.
-            let is_crashed = at.next().is_some_and(|i: usize| i < crashed);
-            if is_crashed || is_new {
-                let threads = trace.explain().map_err(|e| (schedule, e.to_string()))?;
-                if is_crashed {
-                    let run = ThreadsRun::new(self.setup, threads, (self.describe)(schedule));
-                    best.push(run.map_err(|e| (schedule, e))?);
-                }
-            }
+        let mut best = Vec::new();
+        for (n, Kept { schedule, trace, .. }) in kept.into_iter().enumerate() {
+            let threads = trace.explain().map_err(|e| (schedule, e.to_string()))?;
+            let run = ThreadsRun::new(self.setup, threads, (self.describe)(schedule)).map_err(|e| (schedule, e))?;
+            let recorded = if n < crashed { Recorded::Several } else { Recorded::Told };
+            best.push(recorded(Box::new(run)));
         }
         Ok(best)
     }
@@ -78,7 +82,7 @@ impl Search<'_> {
         let run = |schedule| trace(self.setup, self.program, schedule).map_err(|e| (schedule, e.to_string()));
         let first = run(in_turn)?;
         judge(&first).map_err(|e| (in_turn, e))?;
-        let stats = first.stats;
+        let stats = first.stats.clone();
         let mut shapes = HashSet::from([shape(&first)]);
         let mut known = features(&first.heard);
         let mut kept = vec![Kept { schedule: in_turn, trace: first, is_new: true, reached: 0 }];

@@ -34,6 +34,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::StagedSumOfFreed, COMPRESSED, ORDERED, "new-data-deleted"),
     (Defect::StagedFirstForgotten, COMPRESSED, ORDERED, "long-over-long"),
     (Defect::UnseenFirstOnly, CLASSIC, ORDERED, "unseen-at-home-and-new"),
+    (Defect::LogShortScan, SCALABLE, ORDERED, "full-log"),
     (Defect::StagingSumOfFirst, COMPRESSED, JOURNAL, "new-and-changed"),
     (Defect::StaleOrphanLink, CLASSIC, ORDERED, "orphans"),
     (Defect::KeptSlot, CLASSIC, ORDERED, "orphans-in-file"),

@@ -1,10 +1,10 @@
 //! What callers are promised, counted where it is a count.
 
-use crate::rig::{LINES, contents, env, pool, record, start};
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, LogError, OnDamage, Options};
+use ondol_testkit::nvm_log::rig::{LINES, contents, env, pool, record, start};
 
 #[test]
 fn what_is_committed_is_found_and_what_is_not_is_gone() {
@@ -201,7 +201,7 @@ fn many_threads_append_and_commit() {
             taken.extend(batch.records.iter().map(|at| {
                 let mut bytes = Vec::new();
                 let contents = log.read(*at, &mut bytes).unwrap();
-                crate::rig::read(&bytes[contents]).unwrap().unwrap()
+                ondol_testkit::nvm_log::rig::read(&bytes[contents]).unwrap().unwrap()
             }));
             log.release(&[batch]).unwrap();
         }

@@ -1,9 +1,9 @@
 //! Pools with bytes that nobody wrote: what is found is what was committed, or it is said what is missing.
 
-use crate::rig::{LINES, env, found, pool, record, start};
 use ondol_faults::Defect;
 use ondol_medium::{AreaKind, Nvm, Pool};
 use ondol_nvm_log::{Contents, Log, LogError, OnDamage, Options};
+use ondol_testkit::nvm_log::rig::{LINES, env, found, pool, record, start};
 use proptest::prelude::*;
 
 /// A pool whose log has four commits of some records, and then a record that is not committed.

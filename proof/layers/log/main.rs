@@ -4,5 +4,4 @@ mod behaviour;
 mod hostile;
 mod planted;
 mod power;
-mod rig;
 mod schedules;

@@ -1,9 +1,9 @@
 //! Each planted defect is found by power cuts or by damage, and nothing is where none is planted.
 
-use crate::rig::Op::{self, Append, Commit, Finish, Hold, Release};
-use crate::rig::{LINES, Run, run_alone};
 use ondol_faults::{Defect, Subject};
 use ondol_power::{Kind, Sampling};
+use ondol_testkit::nvm_log::rig::Op::{self, Append, Commit, Finish, Hold, Release};
+use ondol_testkit::nvm_log::rig::{LINES, Run, run_alone};
 
 /// Short scenes in which each rule matters.
 fn scenes() -> [&'static [Op]; 4] {
@@ -32,7 +32,7 @@ fn found(defect: Option<Defect>) -> Vec<usize> {
     let _planted = ondol_faults::set(defect).unwrap();
     let explore = |ops: &&[Op]| {
         let run: Run = run_alone(Kind::Nvm, LINES, ops);
-        run.explore(Sampling::default().at_most(48), 5).wrong.len()
+        run.explore(Sampling::default().at_most(48), 5, 30_000).wrong.len()
     };
     scenes().iter().map(explore).collect()
 }
@@ -59,6 +59,8 @@ fn each_is_found() {
         Defect::LogRepeatedPositions,
         Defect::LogUnawaitedVoid,
         Defect::LogUnmendedTail,
+        Defect::LogEarlyRoom,
+        Defect::LogShortScan,
     ];
     let planted = |d: &&Defect| d.subject() == Subject::Log && !elsewhere.contains(d);
     let mut missed = Vec::new();

@@ -1,13 +1,12 @@
 //! Power cuts of logs: what was committed is there, nothing else appears, and a log that goes on after one has none of what was given up.
 
-use crate::rig::{LINES, Op, run_alone};
-use ondol_env::{Env, Fixed, Timestamp};
 use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
 use ondol_power::{Kind, Sampling};
+use ondol_testkit::nvm_log::rig::{LINES, Op, run_alone};
 
 fn explore(kind: Kind, lines: u64, ops: &[Op], sampling: Sampling, again: usize) -> usize {
     let run = run_alone(kind, lines, ops);
-    let cuts = run.explore(sampling, again);
+    let cuts = run.explore(sampling, again, 30_000);
     assert!(cuts.wrong.is_empty(), "{} of {} states: {}; {ops:?}", cuts.wrong.len(), cuts.states, cuts.wrong[0]);
     assert!(cuts.states > run.events.len() / 2, "{} states of {} events", cuts.states, run.events.len());
     cuts.states
@@ -39,10 +38,10 @@ fn every_cut_of_short_scenes() {
 }
 
 /// Cuts of the recovery from a state in which one copy of the tail is torn.
-pub(crate) fn recoveries_with_a_torn_tail() -> crate::rig::Cuts {
+pub(crate) fn recoveries_with_a_torn_tail() -> ondol_testkit::nvm_log::rig::Cuts {
     use Op::{Append, Commit, Release};
     let run = run_alone(Kind::Nvm, LINES, &[Append(20), Commit, Release, Append(48), Commit]);
-    let mut all = crate::rig::Cuts::default();
+    let mut all = ondol_testkit::nvm_log::rig::Cuts::default();
     for copy in [0, PAGE] {
         let mut torn = run.end();
         let pool = Pool::open(Nvm::from_bytes(&torn).unwrap()).unwrap();
@@ -66,22 +65,9 @@ fn cuts_of_any_operations() {
     let seeds = std::env::var("LOG_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     let mut states = 0;
     for seed in 0..seeds {
-        let random = Fixed::new(Timestamp::default(), seed);
-        let below = |n: u32| random.random_u32() % n;
-        let ops: Vec<Op> = (0..30)
-            .map(|_| match below(12) {
-                0..=3 => Op::Append(9 + below(140) as usize),
-                4 => Op::Append(250 + below(200) as usize),
-                5 => Op::Hold(9 + below(100) as usize),
-                6 => Op::Finish,
-                7 => Op::GiveUp,
-                8..=9 => Op::Commit,
-                _ => Op::Release,
-            })
-            .collect();
-        let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };
-        let sampling = Sampling { seed, ..Sampling::default().at_most(32) };
-        states += explore(kind, LINES + seed % 7, &ops, sampling, 17);
+        let shown = ondol_testkit::nvm_log::operations(seed, 30_000);
+        assert_eq!(shown.wrong, None, "seed {seed}");
+        states += shown.states;
     }
     println!("{states} states");
 }

@@ -1,40 +1,11 @@
 //! Appenders, committers and who writes home, in interleavings that a seed decides, and power cuts of those.
 
-use crate::rig::{Id, LINES, Rig, record};
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
-use ondol_power::{Kind, Sampling};
-use ondol_schedule::{Schedule, Task};
-
-/// Appends records one after the other; commits after each `every`-th.
-fn appender(rig: &Arc<Rig>, who: u8, count: u32, every: u32, len: usize) -> Task {
-    let rig = rig.clone();
-    Box::new(move || {
-        let mut open: Vec<Id> = Vec::new();
-        for n in 0..count {
-            let id = (who, n);
-            let bytes = record(id, len + n as usize * 13);
-            let promise = rig.promise(bytes.len() as u64);
-            rig.appends(id);
-            let position = promise.claim(bytes.len() as u64).complete(&bytes).unwrap();
-            open.push(id);
-            if n % every == every - 1 {
-                rig.commit(position, &std::mem::take(&mut open));
-            }
-        }
-    })
-}
-
-/// Commits whatever there is.
-fn committer(rig: &Arc<Rig>, times: u32) -> Task {
-    let rig = rig.clone();
-    Box::new(move || {
-        for _ in 0..times {
-            rig.log.commit_all().unwrap();
-            ondol_env::sync::thread::yield_now();
-        }
-    })
-}
+use ondol_power::Kind;
+use ondol_schedule::{Schedule, Stats, Task};
+use ondol_testkit::nvm_log::rig::{LINES, Rig};
+use ondol_testkit::nvm_log::{appender, committer, threads};
 
 fn crowd(rig: &Arc<Rig>) -> Vec<Task> {
     vec![
@@ -47,17 +18,17 @@ fn crowd(rig: &Arc<Rig>) -> Vec<Task> {
 }
 
 /// What one interleaving does.
-fn run(number: u64, steps: u64, lines: u64, patience: u32) -> Rig {
+fn run(number: u64, stats: &Stats, lines: u64, patience: u32) -> Rig {
     let rig = Arc::new(Rig::new(Kind::Nvm, lines, patience));
-    if let Err(e) = Schedule::fitted(steps, number).run(crowd(&rig)) {
+    if let Err(e) = Schedule::fitted_to(stats, number).run(crowd(&rig)) {
         panic!("{e}");
     }
     Arc::into_inner(rig).expect("no task has it any more")
 }
 
-fn steps(lines: u64, patience: u32) -> u64 {
+fn in_turn(lines: u64, patience: u32) -> Stats {
     let rig = Arc::new(Rig::new(Kind::Nvm, lines, patience));
-    Schedule::in_turn(0).run(crowd(&rig)).unwrap().steps
+    Schedule::in_turn(0).run(crowd(&rig)).unwrap()
 }
 
 /// Afterwards everything can be committed, released and given back: no line is lost, and none is given twice.
@@ -73,13 +44,13 @@ fn is_whole(rig: &Rig) {
 fn appenders_and_committers_in_any_order() {
     let (mut voided, mut shared) = (0, 0);
     for (lines, patience) in [(LINES, 0), (LINES, 3), (1024, 0), (1024, 1)] {
-        let steps = steps(lines, patience);
+        let stats = in_turn(lines, patience);
         for number in 0..250 {
-            let rig = run(number, steps, lines, patience);
-            let stats = rig.log.stats();
-            voided += stats.voided;
+            let rig = run(number, &stats, lines, patience);
+            let done = rig.log.stats();
+            voided += done.voided;
             // Ten of the appenders' steps ask for a commit, and the committer for three.
-            shared += u64::from(stats.commits < 9);
+            shared += u64::from(done.commits < 9);
             is_whole(&rig);
         }
     }
@@ -89,22 +60,12 @@ fn appenders_and_committers_in_any_order() {
 
 #[test]
 fn cuts_of_interleavings() {
-    let count = std::env::var("LOG_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let count = std::env::var("LOG_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(160);
     let mut states = 0;
-    for (lines, patience) in [(LINES, 0), (256, 1)] {
-        let steps = steps(lines, patience);
-        for number in 0..count {
-            let run = run(number, steps, lines, patience).run(Kind::Nvm);
-            let cuts = run.explore(Sampling { seed: number, ..Sampling::default().at_most(16) }, 41);
-            assert!(
-                cuts.wrong.is_empty(),
-                "interleaving {number}: {} of {}: {}",
-                cuts.wrong.len(),
-                cuts.states,
-                cuts.wrong[0]
-            );
-            states += cuts.states;
-        }
+    for number in 0..count {
+        let shown = threads(number, 1000);
+        assert_eq!(shown.wrong, None, "interleaving {number}");
+        states += shown.states;
     }
     println!("{states} states");
 }
@@ -112,15 +73,17 @@ fn cuts_of_interleavings() {
 /// Rules that only matter where others are under way.
 #[test]
 fn defects_between_threads_are_found() {
-    let steps = steps(256, 0);
-    for defect in [None, Some(Defect::LogImpatientCommit), Some(Defect::LogUnnamedVoid), Some(Defect::LogUnseenVoid)] {
-        let mut wrong = 0;
-        for number in 0..60 {
-            let _planted = ondol_faults::set(defect).unwrap();
-            let run = run(number, steps, 256, 0).run(Kind::Nvm);
-            wrong += run.explore(Sampling::default().at_most(8), 1000).wrong.len();
-        }
-        println!("{defect:?}: {wrong} wrong states");
-        assert_eq!(wrong > 0, defect.is_some(), "{defect:?}: {wrong} wrong states");
+    let planted = [
+        Defect::LogImpatientCommit,
+        Defect::LogUnnamedVoid,
+        Defect::LogUnseenVoid,
+        Defect::LogEarlyRoom,
+        Defect::LogShortScan,
+    ];
+    for defect in planted {
+        let _planted = ondol_faults::set(Some(defect)).unwrap();
+        let found = (0..400).find(|number| threads(*number, 300).wrong.is_some());
+        println!("{defect}: {found:?}");
+        assert!(found.is_some(), "{defect}");
     }
 }

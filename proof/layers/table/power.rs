@@ -1,13 +1,12 @@
 //! Power cuts of tables: a block is whole, what was flushed is there, and a transaction is there or not.
 
 use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flatten, Flush, InPlace, Lent, Part, Remap, Swap, Write};
-use crate::rig::{BLOCKS, run};
-use ondol_env::{Env, Fixed, Timestamp};
+use crate::rig::run;
 use ondol_power::{Kind, Sampling};
 
 fn explore(kind: Kind, ops: &[Op], sampling: Sampling, again: usize) -> usize {
     let run = run(kind, ops);
-    let cuts = run.explore(sampling, again);
+    let cuts = run.explore(sampling, again, 6_000);
     assert!(cuts.wrong.is_empty(), "{} of {} states: {}; {ops:?}", cuts.wrong.len(), cuts.states, cuts.wrong[0]);
     assert!(cuts.states > run.events.len() / 2, "{} states of {} events", cuts.states, run.events.len());
     cuts.states
@@ -73,21 +72,9 @@ fn cuts_of_any_operations() {
     let seeds = std::env::var("TABLE_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
     let mut states = 0;
     for seed in 0..seeds {
-        let random = Fixed::new(Timestamp::default(), seed);
-        let below = |n: u64| u64::from(random.random_u32()) % n;
-        let mut ops = vec![Write(0, 3), Write(3, 3)];
-        ops.extend((0..10).map(|_| match below(13) {
-            0..=1 => Write(below(BLOCKS - 2), 1 + below(2)),
-            2..=3 => Part(below(20_000), 1 + below(4000)),
-            4 => Flush,
-            5..=6 => Swap(below(BLOCKS), below(BLOCKS)),
-            7 => Remap(below(BLOCKS)),
-            8 => Lent(below(BLOCKS)),
-            9..=10 => InPlace(below(BLOCKS - 2), 1 + below(2)),
-            _ => Checkpoint([below(BLOCKS), below(BLOCKS), below(BLOCKS), below(BLOCKS)], below(BLOCKS)),
-        }));
-        let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };
-        states += explore(kind, &ops, Sampling { seed, ..Sampling::default().at_most(16) }, 37);
+        let shown = ondol_testkit::page_table::operations(seed, 6_000);
+        assert_eq!(shown.wrong, None, "seed {seed}");
+        states += shown.states;
     }
     println!("{states} states");
 }

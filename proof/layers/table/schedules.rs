@@ -1,13 +1,13 @@
 //! Readers, writers and swaps, in interleavings that a seed decides, and power cuts of those.
 
-use crate::rig::{BLOCKS, PAGE, PAGES, found, page, pool, read, recorded};
+use crate::rig::{BLOCKS, PAGE, PAGES, page, pool, read};
 use ondol_block::BlockStore;
-use ondol_env::sync::{Arc, Mutex};
+use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_medium::Nvm;
 use ondol_page_table::{PageTable, check};
-use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_schedule::{Schedule, Task};
+use ondol_testkit::page_table;
 
 const P: u64 = PAGE as u64;
 
@@ -84,121 +84,20 @@ fn readers_writers_and_swaps_in_any_order() {
     }
 }
 
-/// A table over a recorded medium, and what was said to be durable: block, and the how many-th write of it.
-struct Recorded {
-    table: PageTable,
-    power: Arc<PowerDomain>,
-    said: Mutex<Vec<(u64, u8)>>,
-}
-
-/// Writes of each block, and swaps.
-const TIMES: u8 = 3;
-/// Blocks that have a writer each; the two behind them are swapped.
-const WRITTEN: u64 = 3;
-
-impl Recorded {
-    fn says(&self, block: u64, n: u8) {
-        let mut said = self.said.lock();
-        said.push((block, n));
-        self.power.mark(said.len() as u64);
-    }
-}
-
-fn contents(block: u64, n: u8) -> Vec<u8> {
-    page(block as u8 * 20 + n)
-}
-
-fn recorded_crowd(rig: &Arc<Recorded>) -> Vec<Task> {
-    let writer = |block: u64| -> Task {
-        let rig = rig.clone();
-        Box::new(move || {
-            for n in 1..=TIMES {
-                rig.table.write(block * P, &contents(block, n)).unwrap();
-                rig.table.flush().unwrap();
-                rig.says(block, n);
-            }
-        })
-    };
-    let swapper = rig.clone();
-    let mut tasks: Vec<Task> = (0..WRITTEN).map(writer).collect();
-    tasks.push(Box::new(move || {
-        for n in 1..=TIMES {
-            swapper.table.swap(WRITTEN, WRITTEN + 1).unwrap();
-            swapper.says(WRITTEN, n);
-        }
-    }));
-    tasks
-}
-
-/// A pool whose blocks are written once.
-fn base() -> Vec<u8> {
-    let pool = pool();
-    let table = PageTable::attach(&pool).unwrap();
-    (0..BLOCKS).for_each(|block| table.write(block * P, &contents(block, 0)).unwrap());
-    table.flush().unwrap();
-    pool.nvm().to_bytes().unwrap()
-}
-
-fn recorded_rig(base: &[u8]) -> Arc<Recorded> {
-    let power = PowerDomain::new();
-    let table = PageTable::attach(&recorded(base, Kind::Nvm, Some(&power))).unwrap();
-    Arc::new(Recorded { table, power, said: Mutex::default() })
-}
-
-/// States, and wrong ones, of cuts of one interleaving.
-fn cut(base: &[u8], schedule: Schedule) -> (usize, Vec<String>) {
-    let rig = recorded_rig(base);
-    if let Err(e) = schedule.run(recorded_crowd(&rig)) {
-        panic!("{e}");
-    }
-    let rig = Arc::into_inner(rig).expect("no task has it any more");
-    let (events, said) = (rig.power.take(), rig.said.into_inner());
-    let media = [Medium { base: Layer::new(base.to_vec()), kind: Kind::Nvm, whole: None }];
-    let mut wrong = Vec::new();
-    let sampling = Sampling::default().at_most(4).spread(&media, &events, |_| false, 150);
-    let states = sampling.each(&media, &events, |layers, mark| {
-        let image = match found(&layers[0].to_bytes(), Kind::Nvm) {
-            Ok(image) => image,
-            Err(e) => return wrong.push(e),
-        };
-        for block in 0..WRITTEN + 2 {
-            let of = block.min(WRITTEN);
-            let durable =
-                said[..mark as usize].iter().filter(|(said, _)| *said == of).map(|(_, n)| *n).max().unwrap_or(0);
-            let is_right = |n: u8| match block < WRITTEN {
-                true => image[block as usize][..] == contents(block, n)[..],
-                // An even number of swaps is none.
-                false => {
-                    image[block as usize][..] == contents(WRITTEN + u64::from((block - WRITTEN) as u8 ^ (n % 2)), 0)[..]
-                }
-            };
-            // The next write or swap may be there already.
-            if !(durable..=(durable + 1).min(TIMES)).any(is_right) {
-                wrong.push(format!("block {block} has lost what {durable} writes or swaps made"));
-            }
-        }
-        if image[WRITTEN as usize] == image[WRITTEN as usize + 1] {
-            wrong.push("of two blocks that were swapped one is there twice".into());
-        }
-    });
-    (states, wrong)
-}
-
 #[test]
 fn cuts_of_interleavings() {
-    let count = std::env::var("TABLE_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(25);
-    let base = base();
-    let steps = Schedule::in_turn(0).run(recorded_crowd(&recorded_rig(&base))).unwrap().steps;
-    let mut sum = 0;
+    let count = std::env::var("TABLE_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(80);
+    let mut states = 0;
     for number in 0..count {
-        let (states, wrong) = cut(&base, Schedule::fitted(steps, number));
-        assert!(wrong.is_empty(), "interleaving {number}: {} of {states}: {}", wrong.len(), wrong[0]);
-        sum += states;
+        let shown = page_table::threads(number, 150);
+        assert_eq!(shown.wrong, None, "interleaving {number}");
+        states += shown.states;
     }
-    println!("{sum} states");
+    println!("{states} states");
     for defect in [Defect::TableEarlyReuse, Defect::TablePublishBeforeData, Defect::TableCommitBeforeChange] {
         let _planted = ondol_faults::set(Some(defect)).unwrap();
-        let is_found = (0..10).any(|number| !cut(&base, Schedule::fitted(steps, number)).1.is_empty());
-        assert!(is_found, "{defect}");
+        let found = (0..80).find(|number| page_table::threads(*number, 150).wrong.is_some());
+        println!("{defect}: {found:?}");
+        assert!(found.is_some(), "{defect}");
     }
 }

@@ -5,6 +5,7 @@ use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
 use ondol_page_table::{PageTable, TableError, TableSpec, check};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
+use std::ops::Range;
 
 pub(crate) const PAGE: usize = 4096;
 /// Blocks of the tables here.
@@ -180,11 +181,16 @@ impl Op {
             }
             Self::Lent(block) => {
                 let lender = table.lender().unwrap();
-                // What is late may keep all pages.
-                let pages = lender.lend(1).unwrap().unwrap_or_else(|| {
-                    table.flush().unwrap();
-                    lender.lend(1).unwrap().unwrap()
-                });
+                let lend = |_| {
+                    let pages = lender.lend(1).unwrap();
+                    if pages.is_none() {
+                        // What is late may keep all pages, and others who do the same have them.
+                        table.flush().unwrap();
+                        ondol_env::sync::thread::yield_now();
+                    }
+                    pages
+                };
+                let pages = (0..1000).find_map(lend).expect("a page to lend");
                 fill(table, pages[0], &page(tag));
                 lender.remap(&[(block, pages[0])]).unwrap();
                 lender.give(&pages);
@@ -205,6 +211,46 @@ impl Op {
             Self::Attach | Self::Flatten => {}
         }
     }
+}
+
+/// Whether these blocks may be there when so many operations were done, and the next one was under way; `images` are
+/// what each of them leaves.
+pub(crate) fn allowed(
+    ops: &[Op],
+    images: &[Image],
+    image: &Image,
+    done: usize,
+    blocks: Range<u64>,
+) -> Result<(), String> {
+    let next = ops.get(done).copied();
+    let is_there = |then: &Image| blocks.clone().all(|block| then[block as usize] == image[block as usize]);
+    if next.is_some_and(Op::is_atomic) && is_there(&images[done + 1]) {
+        return Ok(());
+    }
+    let last = ops[..done].iter().rposition(|op| op.is_durable() || matches!(op, Op::Attach));
+    let durable = last.map_or(0, |n| n + 1);
+    let newest = if next.is_none_or(Op::is_atomic) { done } else { done + 1 };
+    blocks.map(|block| block as usize).try_for_each(|block| seen(ops, images, &image[block], block, durable..newest))
+}
+
+/// Whether a block may be seen so, between what was there before the first of these operations and what is after the
+/// last.
+pub(crate) fn seen(
+    ops: &[Op],
+    images: &[Image],
+    bytes: &[u8],
+    block: usize,
+    during: Range<usize>,
+) -> Result<(), String> {
+    let images_then = &images[during.start..=during.end];
+    let tears = ops[during].iter().any(|op| op.tears(block));
+    let is_word = |at: usize| images_then.iter().any(|then| then[block][at..at + 8] == bytes[at..at + 8]);
+    let is_mixed = tears && (0..PAGE).step_by(8).all(is_word);
+    if is_mixed || images_then.iter().any(|then| then[block][..] == *bytes) {
+        return Ok(());
+    }
+    let which = images.iter().position(|then| then[block][..] == *bytes);
+    Err(format!("block {block} is as it was after {which:?} of {ops:?}"))
 }
 
 /// A run that is over: its events, and what the image was after each operation.
@@ -275,11 +321,11 @@ impl Run {
         vec![Medium { base: Layer::new(base.to_vec()), kind: self.kind, whole: None }]
     }
 
-    /// Attaches to cuts everywhere; of one of `again` cuts the attaching, too, and goes on from there.
-    pub(crate) fn explore(&self, sampling: Sampling, again: usize) -> Cuts {
+    /// Attaches to cuts everywhere, about so many; of one of `again` cuts the attaching, too, and goes on from there.
+    pub(crate) fn explore(&self, sampling: Sampling, again: usize, about: u64) -> Cuts {
         let media = self.media(&self.base);
         let marks = |n: usize| matches!(self.events[n - 1], Event::Mark(_));
-        let sampling = sampling.spread(&media, &self.events, marks, 6_000);
+        let sampling = sampling.spread(&media, &self.events, marks, about);
         let (mut cuts, mut number) = (Cuts::default(), 0);
         cuts.states = sampling.each(&media, &self.events, |layers, mark| {
             number += 1;
@@ -292,33 +338,11 @@ impl Run {
 
     fn judge(&self, state: &[u8], done: usize, deep: bool) -> Result<(), String> {
         let image = found(state, self.kind)?;
-        self.is_allowed(&image, done)?;
+        allowed(&self.ops, &self.images, &image, done, 0..BLOCKS)?;
         if deep {
             self.cut_again(state, &image)?;
             self.go_on(state, &image)?;
             flat(state, self.kind, &image)?;
-        }
-        Ok(())
-    }
-
-    /// Whether this may be there when so many operations were done, and the next one was under way.
-    fn is_allowed(&self, image: &Image, done: usize) -> Result<(), String> {
-        let next = self.ops.get(done).copied();
-        if next.is_some_and(Op::is_atomic) && *image == self.images[done + 1] {
-            return Ok(());
-        }
-        let last = self.ops[..done].iter().rposition(|op| op.is_durable() || matches!(op, Op::Attach));
-        let durable = last.map_or(0, |n| n + 1);
-        let newest = if next.is_none_or(Op::is_atomic) { done } else { done + 1 };
-        for (n, block) in image.iter().enumerate() {
-            let images = &self.images[durable..=newest];
-            let tears = self.ops[durable..newest].iter().any(|op| op.tears(n));
-            let is_word = |at: usize| images.iter().any(|then| then[n][at..at + 8] == block[at..at + 8]);
-            let is_mixed = tears && (0..PAGE).step_by(8).all(is_word);
-            if !is_mixed && !images.iter().any(|then| then[n] == *block) {
-                let which = self.images.iter().position(|then| then[n] == *block);
-                return Err(format!("block {n} is as it was after {which:?} of {:?}", self.ops));
-            }
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
     is_pool.then(|| require_heard(args, "pool").and_then(|()| domain(args))).transpose()
 }
 
-/// What is no volume, of `--workload run` and `--workload buffer`.
+/// What is no volume, of `--workload run` and its like.
 fn part(args: &CrashArgs) -> Result<Option<Part>, String> {
     let part = Part::ALL.into_iter().find(|part| args.workload.as_deref() == Some(part.name()));
     part.map_or(Ok(()), |part| require_heard(args, part.name()))?;
@@ -186,7 +186,7 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
             ("standard input".to_owned(), lines)
         }
         (None, Some(file)) => {
-            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, tools, run, buffer, or a file";
+            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, tools, run, buffer, log, table, or a file";
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };
@@ -285,8 +285,9 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
     }
     let signals = Signals::catch(true).map_err(|e| e.to_string())?;
     let modes = args.data.map_or(MODES.to_vec(), |data| vec![data]);
-    let endless = matches!(args.workload.as_deref(), None | Some("random" | "threads" | "run" | "buffer"))
-        && args.calls.is_empty();
+    let is_part = part(args)?.is_some();
+    let endless =
+        (is_part || matches!(args.workload.as_deref(), None | Some("random" | "threads"))) && args.calls.is_empty();
     let is_bound = args.states.is_some() || args.processor_seconds.is_some();
     let seconds = args.seconds.or((endless && !is_bound).then_some(SECONDS));
     let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -2,7 +2,7 @@
 
 use super::{Quarry, say};
 use crate::explore::{Report, Violation, Watch};
-use crate::hunt::{Found, Part};
+use crate::hunt::Found;
 use crate::log_judge;
 use crate::signals::Signals;
 use crate::{CrashArgs, data_word};
@@ -229,8 +229,7 @@ impl<'a> Show<'a> {
         match &self.quarry {
             Quarry::Tools((family, _)) => say!("{}, seed {}: {workloads} volumes", family.word(), args.seed),
             Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
-            Quarry::Part(Part::Run) => say!("programs under `ondol run`, seed {}: {workloads} runs", args.seed),
-            Quarry::Part(Part::Buffer) => say!("the write buffer, seed {}: {workloads} runs", args.seed),
+            Quarry::Part(part) => say!("{}, seed {}: {workloads} runs", part.what(), args.seed),
             Quarry::Engine(_) | Quarry::Store(_) => {
                 let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
                 let modes: Vec<String> = modes.iter().map(of).collect();

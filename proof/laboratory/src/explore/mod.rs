@@ -117,6 +117,15 @@ pub struct Watch {
 
 /// Explores a run.
 pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Report {
+    with(subject, limits, watch, |explorer, place| explorer.run(place))
+}
+
+fn with<S: Subject>(
+    subject: &S,
+    limits: &Limits,
+    watch: &Watch,
+    run: impl FnOnce(&mut Explorer<'_, S>, &Place<'_>),
+) -> Report {
     let mut explorer = Explorer {
         subject,
         watch,
@@ -133,10 +142,26 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
     };
     let (media, events, heard) = (subject.media(), subject.events(), subject.heard());
     let place = Place { media, events, heard, limits, happened: None, path: &[] };
-    explorer.run(&place);
+    run(&mut explorer, &place);
     explorer.report.seen = explorer.own;
     explorer.report.features = crate::coverage::features(heard).into_iter().collect();
     explorer.report
+}
+
+/// Explores a run only where fewer states are allowed than before, with all lost that need not be there: what was told
+/// too early is not.
+pub fn explore_told<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Report {
+    let limits =
+        Limits { second_opinion_every: 0, kernel_every: 0, recrash_every: 0, use_every: 0, flip_every: 0, ..*limits };
+    with(subject, &limits, watch, |explorer, place| {
+        let mut cut = Cut::new(place.media);
+        for (n, event) in (1..).zip(place.events) {
+            cut.advance(event);
+            if subject.is_narrowed(n) && !explorer.state(place, &cut, vec![Keep::None; cut.items().len()]) {
+                break;
+            }
+        }
+    })
 }
 
 struct Explorer<'a, S: Subject> {

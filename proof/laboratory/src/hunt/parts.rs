@@ -1,4 +1,4 @@
-//! What is no volume: programs under `ondol run`, and the write buffer.
+//! What is no volume: programs under `ondol run`, the write buffer, and the NVM log and the page table alone.
 
 use super::{Budget, First, Found, Share};
 use crate::explore::{CasePath, Report, Violation, Watch};
@@ -9,7 +9,7 @@ use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_testkit::run_log::threads::Interleaved;
 use ondol_testkit::run_log::{Shown, program};
-use ondol_testkit::write_buffer;
+use ondol_testkit::{nvm_log, page_table, write_buffer};
 
 /// States of each interleaving, about.
 const STATES: u64 = 300;
@@ -21,17 +21,33 @@ pub enum Part {
     Run,
     /// The write buffer.
     Buffer,
+    /// The NVM log.
+    Log,
+    /// The page table.
+    Table,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Run, Self::Buffer];
+    pub const ALL: [Self; 4] = [Self::Run, Self::Buffer, Self::Log, Self::Table];
 
     /// As `--workload` names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Buffer => "buffer",
+            Self::Log => "log",
+            Self::Table => "table",
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Run => "programs under `ondol run`",
+            Self::Buffer => "the write buffer",
+            Self::Log => "the NVM log",
+            Self::Table => "the page table",
         }
     }
 }
@@ -55,7 +71,12 @@ impl Tried {
     /// What a number stands for, and what cuts of it have shown.
     fn one(&self, number: u64) -> (&'static str, Shown) {
         match (self.part, number % 16) {
-            (Part::Buffer, _) => ("operations", write_buffer::cuts(number)),
+            (Part::Buffer, n) if n % 2 == 1 => ("operations", write_buffer::cuts(number / 2)),
+            (Part::Buffer, _) => ("threads", write_buffer::threads(number / 2, STATES)),
+            (Part::Log, n) if n % 4 == 3 => ("operations", nvm_log::operations(number / 4, STATES)),
+            (Part::Log, _) => ("threads", nvm_log::threads(number, STATES)),
+            (Part::Table, n) if n % 4 == 3 => ("operations", page_table::operations(number / 4, STATES)),
+            (Part::Table, _) => ("threads", page_table::threads(number, STATES)),
             (Part::Run, 15) => ("full lanes", program::full_lanes(number)),
             (Part::Run, 7) => ("synced past the pool", program::synced_past_the_pool(number)),
             (Part::Run, n) if n % 4 == 1 => ("killed", self.killed.kill(self.dead, number / 4).unwrap_or_default()),

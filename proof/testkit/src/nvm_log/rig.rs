@@ -7,14 +7,16 @@ use ondol_nvm_log::{Contents, Log, LogError, OnDamage, Options, Promise};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
 use std::collections::BTreeSet;
 
-pub(crate) const LINES: u64 = 64;
+/// Lines of a tiny ring.
+pub const LINES: u64 = 64;
 
-pub(crate) fn env() -> Arc<dyn Env> {
+/// A clock that stands.
+pub fn env() -> Arc<dyn Env> {
     Arc::new(Fixed::new(Timestamp { sec: 1_700_000_000, nsec: 5 }, 3))
 }
 
 /// A pool with a log of so many lines, not made yet.
-pub(crate) fn pool(lines: u64) -> Pool {
+pub fn pool(lines: u64) -> Pool {
     let bytes = 8192 + lines * 64;
     let spec =
         PoolSpec { uuid: [9; 16], areas: vec![(AreaKind::JOURNAL_LOG, bytes)], force: true, ..PoolSpec::default() };
@@ -26,20 +28,21 @@ pub(crate) fn pool(lines: u64) -> Pool {
     Pool::create(nvm, &spec).unwrap()
 }
 
-pub(crate) fn contents(pool: &Pool) -> Contents {
+/// What the log of a pool holds, opened.
+pub fn contents(pool: &Pool) -> Contents {
     Contents::open(pool, &*env(), OnDamage::Refuse).unwrap()
 }
 
 /// With `patience` looks at a record that is not complete.
-pub(crate) fn start(pool: &Pool, patience: u32) -> Log {
+pub fn start(pool: &Pool, patience: u32) -> Log {
     Log::start(contents(pool), env(), &Options { patience }).unwrap()
 }
 
 /// Who appended it, and the how many-th of that one it is.
-pub(crate) type Id = (u8, u32);
+pub type Id = (u8, u32);
 
 /// Contents that say whose they are.
-pub(crate) fn record(id: Id, len: usize) -> Vec<u8> {
+pub fn record(id: Id, len: usize) -> Vec<u8> {
     let len = len.max(9);
     let mut bytes = vec![id.0; len];
     bytes[1..5].copy_from_slice(&id.1.to_le_bytes());
@@ -49,7 +52,7 @@ pub(crate) fn record(id: Id, len: usize) -> Vec<u8> {
 }
 
 /// Whose a record is; zeros are nobody's.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<Id>, String> {
+pub fn read(bytes: &[u8]) -> Result<Option<Id>, String> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
@@ -60,40 +63,68 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<Id>, String> {
 }
 
 /// A log over a recorded medium, and what it has promised to whom.
-pub(crate) struct Rig {
-    pub(crate) power: Arc<PowerDomain>,
-    pub(crate) base: Vec<u8>,
-    pub(crate) log: Log,
+pub struct Rig {
+    /// What is recorded.
+    pub power: Arc<PowerDomain>,
+    /// What the memory held first.
+    pub base: Vec<u8>,
+    /// The log.
+    pub log: Log,
     said: Mutex<Said>,
+    /// Who writes home is one alone.
+    releasing: Mutex<()>,
 }
 
 /// In their order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+struct Said {
     appended: Vec<Id>,
     committed: Vec<Id>,
     home: Vec<Id>,
 }
 
 impl Rig {
-    pub(crate) fn new(kind: Kind, lines: u64, patience: u32) -> Self {
+    /// A new log of so many lines.
+    pub fn new(kind: Kind, lines: u64, patience: u32) -> Self {
         let made = pool(lines);
         drop(contents(&made));
         Self::over(made.nvm().to_bytes().unwrap(), kind, patience)
     }
 
-    pub(crate) fn over(base: Vec<u8>, kind: Kind, patience: u32) -> Self {
-        let power = PowerDomain::new();
-        let log = start(&attach(&base, kind, Some(&power)), patience);
-        Self { power, base, log, said: Mutex::default() }
+    /// A log with so few free lines, of commits of all lengths from the `first` on; what made it so is not recorded.
+    pub fn nearly_full(kind: Kind, lines: u64, patience: u32, free: u64, first: u32) -> Self {
+        let mut rig = Self::new(kind, lines, patience);
+        let mut next = 0;
+        for n in 0.. {
+            let stats = rig.log.stats();
+            if stats.used + free.max(4) > stats.capacity {
+                break;
+            }
+            let (id, len) = ((100, next), [300, 9, 100, 9, 200][((first + n) % 5) as usize]);
+            let Ok(promise) = rig.log.promise(len as u64) else { continue };
+            rig.appends(id);
+            let position = promise.claim(len as u64).complete(&record(id, len)).unwrap();
+            rig.commit(position, &[id]);
+            next += 1;
+        }
+        rig.base = Cut::after(&media(&rig.base, kind), &rig.power.take()).everything().remove(0).to_bytes();
+        rig
     }
 
-    pub(crate) fn appends(&self, id: Id) {
+    /// A log over a memory that holds this.
+    pub fn over(base: Vec<u8>, kind: Kind, patience: u32) -> Self {
+        let power = PowerDomain::new();
+        let log = start(&attach(&base, kind, Some(&power)), patience);
+        Self { power, base, log, said: Mutex::default(), releasing: Mutex::default() }
+    }
+
+    /// A record is about to be appended.
+    pub fn appends(&self, id: Id) {
         self.said.lock().appended.push(id);
     }
 
     /// Commits what lies up to `position`, among it `ids`.
-    pub(crate) fn commit(&self, position: u64, ids: &[Id]) {
+    pub fn commit(&self, position: u64, ids: &[Id]) {
         self.log.commit(position).unwrap();
         let mut said = self.said.lock();
         said.committed.extend(ids);
@@ -104,8 +135,9 @@ impl Rig {
         self.power.mark((said.committed.len() as u64) << 32 | said.home.len() as u64);
     }
 
-    /// Takes the first batch home, if there is one, and releases it.
-    pub(crate) fn release(&self) -> bool {
+    /// Takes the first batch home, if there is one and nobody else does, and releases it.
+    pub fn release(&self) -> bool {
+        let Some(_alone) = self.releasing.try_lock() else { return false };
         let Some(batch) = self.log.first_batch() else { return false };
         for position in &batch.records {
             let mut bytes = Vec::new();
@@ -120,7 +152,7 @@ impl Rig {
     }
 
     /// Promises, and makes room as long as there is none.
-    pub(crate) fn promise(&self, bytes: u64) -> Promise<'_> {
+    pub fn promise(&self, bytes: u64) -> Promise<'_> {
         loop {
             match self.log.promise(bytes) {
                 Ok(promise) => return promise,
@@ -135,7 +167,8 @@ impl Rig {
         }
     }
 
-    pub(crate) fn run(self, kind: Kind) -> Run {
+    /// Ends it.
+    pub fn run(self, kind: Kind) -> Run {
         let said = self.said.into_inner();
         drop(self.log);
         Run { kind, base: self.base, events: self.power.take(), said }
@@ -152,37 +185,41 @@ fn attach(state: &[u8], kind: Kind, power: Option<&Arc<PowerDomain>>) -> Pool {
     Pool::open(nvm).unwrap()
 }
 
+fn media(base: &[u8], kind: Kind) -> Vec<Medium> {
+    vec![Medium { base: Layer::new(base.to_vec()), kind, whole: None }]
+}
+
 /// A run that is over.
-pub(crate) struct Run {
+pub struct Run {
     kind: Kind,
     base: Vec<u8>,
-    pub(crate) events: Vec<Event>,
+    /// What was recorded.
+    pub events: Vec<Event>,
     said: Said,
 }
 
+/// States that cuts of a run have left.
 #[derive(Debug, Default)]
-pub(crate) struct Cuts {
-    pub(crate) states: usize,
-    pub(crate) wrong: Vec<String>,
+pub struct Cuts {
+    /// So many there were.
+    pub states: usize,
+    /// What is wrong with some.
+    pub wrong: Vec<String>,
 }
 
 impl Run {
-    fn media(&self, base: &[u8]) -> Vec<Medium> {
-        vec![Medium { base: Layer::new(base.to_vec()), kind: self.kind, whole: None }]
-    }
-
     /// What the memory holds when everything has arrived.
-    pub(crate) fn end(&self) -> Vec<u8> {
-        Cut::after(&self.media(&self.base), &self.events).everything().remove(0).to_bytes()
+    pub fn end(&self) -> Vec<u8> {
+        Cut::after(&media(&self.base, self.kind), &self.events).everything().remove(0).to_bytes()
     }
 
     /// Recovers `state`, and cuts that everywhere: each of those must still have what `state` had, or be empty as the recovery leaves it.
-    pub(crate) fn explore_recovery(&self, state: &[u8]) -> Cuts {
+    pub fn explore_recovery(&self, state: &[u8]) -> Cuts {
         let had = found(&attach(state, self.kind, None));
         let power = PowerDomain::new();
         let pool = attach(state, self.kind, Some(&power));
         drop(start(&pool, 0));
-        let media = self.media(state);
+        let media = media(state, self.kind);
         let mut cuts = Cuts::default();
         cuts.states = Sampling::default().each(&media, &power.take(), |layers, _| {
             let now = found(&attach(&layers[0].to_bytes(), self.kind, None));
@@ -193,23 +230,24 @@ impl Run {
         cuts
     }
 
-    /// Recovers from cuts everywhere; for one of `again` of them goes on, and cuts that, too.
-    pub(crate) fn explore(&self, sampling: Sampling, again: usize) -> Cuts {
-        let media = self.media(&self.base);
+    /// Recovers from cuts everywhere, about so many; for one of `again` of them goes on, and cuts that, too.
+    pub fn explore(&self, sampling: Sampling, again: usize, about: u64) -> Cuts {
+        let media = media(&self.base, self.kind);
         let marks = |n: usize| matches!(self.events[n - 1], Event::Mark(_));
-        let sampling = sampling.spread(&media, &self.events, marks, 30_000);
+        let sampling = sampling.spread(&media, &self.events, marks, about);
         let mut cuts = Cuts::default();
         let mut number = 0;
         cuts.states = sampling.each(&media, &self.events, |layers, mark| {
             number += 1;
-            if let Err(wrong) = self.judge(&layers[0].to_bytes(), mark, number % again == 0) {
+            if let Err(wrong) = self.judge(&layers[0].to_bytes(), mark, (number % again == 0).then_some(number / again))
+            {
                 cuts.wrong.push(format!("after mark {mark:x}: {wrong}"));
             }
         });
         cuts
     }
 
-    fn judge(&self, state: &[u8], mark: u64, go_on: bool) -> Result<(), String> {
+    fn judge(&self, state: &[u8], mark: u64, go_on: Option<usize>) -> Result<(), String> {
         let pool = attach(state, self.kind, None);
         let found = found(&pool)?;
         let said = &self.said;
@@ -234,16 +272,16 @@ impl Run {
         if found.windows(2).any(|two| two[0].0 == two[1].0 && two[0].1 > two[1].1) {
             return Err(format!("not in their order: {found:?}"));
         }
-        if go_on { self.go_on(state) } else { Ok(()) }
+        go_on.map_or(Ok(()), |number| self.go_on(state, number))
     }
 
     /// A log that goes on after a crash has what was appended since, and nothing from before.
-    fn go_on(&self, state: &[u8]) -> Result<(), String> {
+    fn go_on(&self, state: &[u8], number: usize) -> Result<(), String> {
         let rig = Rig::over(state.to_vec(), self.kind, 0);
         for n in 0..4 {
             let id = (200, n);
             rig.appends(id);
-            let bytes = record(id, 30 + 90 * n as usize);
+            let bytes = record(id, [30 + 90 * n as usize, 9, 9 + 50 * n as usize][number % 3]);
             let position = rig.promise(bytes.len() as u64).claim(bytes.len() as u64).complete(&bytes).unwrap();
             if n % 2 == 1 {
                 rig.commit(position, &[(200, n - 1), id]);
@@ -251,7 +289,7 @@ impl Run {
         }
         let began = rig.power.take();
         let next = Run { kind: self.kind, base: state.to_vec(), events: began, said: rig.said.into_inner() };
-        let media = next.media(state);
+        let media = media(state, self.kind);
         let few = Sampling::default().at_most(8).spread(&media, &next.events, |_| false, 40);
         let mut wrong = Ok(());
         few.each(&media, &next.events, |layers, mark| {
@@ -274,7 +312,7 @@ impl Run {
 }
 
 /// All records of the log of a pool, in their order.
-pub(crate) fn found(pool: &Pool) -> Result<Vec<Id>, String> {
+pub fn found(pool: &Pool) -> Result<Vec<Id>, String> {
     let contents = Contents::open(pool, &*env(), OnDamage::Refuse).map_err(|e| e.to_string())?;
     let mut found = Vec::new();
     for commit in contents.commits() {
@@ -289,7 +327,7 @@ pub(crate) fn found(pool: &Pool) -> Result<Vec<Id>, String> {
 
 /// What a single caller can do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Op {
+pub enum Op {
     /// Appends so many bytes.
     Append(usize),
     /// Claims room for so many bytes and keeps it: the next commit voids it.
@@ -298,12 +336,14 @@ pub(crate) enum Op {
     Finish,
     /// Appends nothing where room was claimed.
     GiveUp,
+    /// Commits what was appended.
     Commit,
+    /// Takes the first batch home.
     Release,
 }
 
 /// Does `ops` alone.
-pub(crate) fn run_alone(kind: Kind, lines: u64, ops: &[Op]) -> Run {
+pub fn run_alone(kind: Kind, lines: u64, ops: &[Op]) -> Run {
     let rig = Rig::new(kind, lines, 0);
     {
         let (mut held, mut open, mut last) = (Vec::new(), Vec::new(), None);

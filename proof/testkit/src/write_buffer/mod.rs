@@ -1,9 +1,12 @@
-//! The write buffer of papers/2 under random operations, with power cut after each event, and recovery held against a
-//! plain model.
+//! The write buffer of papers/2 under random operations and under several callers and its own stages, with power cut
+//! after each event, and recovery held against a plain model.
 #![allow(clippy::unwrap_used, reason = "what a rig cannot have is a panic, as in a test")]
 
-#[path = "../../../crates/write-buffer/tests/common/mod.rs"]
+#[path = "../../../../crates/write-buffer/tests/common/mod.rs"]
 mod common;
+mod threads;
+
+pub use threads::threads;
 
 use crate::run_log::Shown;
 use common::cuts::{Run, random_ops};
