@@ -117,7 +117,7 @@ pub use maintain::{
 pub use map_mut::MapMut;
 pub use media::Media;
 pub use metadata::{FileTimes, Metadata};
-pub use nvm::{Discarded, Lost, discard as discard_nvm};
+pub use nvm::{Discarded, Lost, discard as discard_nvm, discard_media as discard_nvm_of};
 pub use nvm_meter::NvmMeter;
 pub use ondol_block::{Access, BlockStats, DeviceClass, PageUse, open_file, passed, reopen};
 pub use ondol_env::counters::{Counter, Counts, Kind as CounterKind, Unit as CounterUnit};

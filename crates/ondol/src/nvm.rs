@@ -229,7 +229,14 @@ pub struct Lost {
 /// # Errors
 /// The image is in use, or needs no pool; the pool is another, is in use, or cannot be read.
 pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded> {
-    let media = home::media_to_give_up(path.as_ref())?;
+    discard_media(&home::media_to_give_up(path.as_ref())?, || pool.map(|pool| open(pool, true)).transpose())
+}
+
+/// As [`discard`], on media that are open and have no pool; `pool` opens the one that is looked at.
+///
+/// # Errors
+/// As [`discard`]'s.
+pub fn discard_media(media: &Media, pool: impl FnOnce() -> Result<Option<Pool>>) -> Result<Discarded> {
     let store = media.store.clone();
     let image = Image::open(store.clone())?;
     let map = media.log_map(&image)?;
@@ -246,11 +253,10 @@ pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded>
         return state(&image, "it has nothing in an NVM pool".into());
     };
     image.require_unused(&System)?;
-    let lost = match (home, pool) {
+    let lost = match home {
         // Where it cannot be read, giving it up is the way out.
-        (Some(home), _) => lost(&image, &home.lock(), attached).inspect_err(|e| tracing::warn!("{e}")).ok(),
-        (None, Some(path)) => Some(lost(&image, &open(path, true)?, attached)?),
-        (None, None) => None,
+        Some(home) => lost(&image, &home.lock(), attached).inspect_err(|e| tracing::warn!("{e}")).ok(),
+        None => pool()?.map(|pool| lost(&image, &pool, attached)).transpose()?,
     };
     image.mark_salvaged(true)?;
     // Before the journal forgets the pool: cut off in between, it is given up once more.

@@ -15,7 +15,7 @@ use ondol_volume::contents;
 use serde::Serialize;
 use std::path::Path;
 
-pub use flatten::{FlattenedPool, flatten};
+pub use flatten::{FlattenedPool, flatten, flatten_pool};
 pub use given_up::{GivenUp, GivenUpChanges, GivenUpImage};
 pub use measure::{Cost, MeasureOptions, PoolCosts, measure};
 pub use ondol_medium::{Domain, DomainError, ModelError, NvmModel};

@@ -60,6 +60,8 @@ fn planted_defects_are_found() {
         (Defect::ForceUnmarked, "force-log"),
         (Defect::ForceUnmarked, "force-units"),
         (Defect::TuneOneLog, "tune-journal-orphans"),
+        (Defect::DiscardUnmarked, "discard-full"),
+        (Defect::TableFlatUncopied, "flatten-full"),
     ];
     if !is_possible() {
         return;

@@ -10,6 +10,7 @@ use ondol::{Error, FormatOptions, JournalEngine, Media, NewSize, OpenOptions, Op
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::Env;
 use ondol_env::sync::{Arc, Mutex};
+use ondol_format::Superblock;
 use ondol_format::superblock::STATE_ERROR;
 use ondol_medium::Pool;
 use ondol_power::Layer;
@@ -39,6 +40,10 @@ pub enum Tool {
     Export(Layer),
     /// Files that are copied into it.
     Copy,
+    /// Its blocks go into the pages of their own numbers.
+    Flatten,
+    /// What is in its NVM pool alone is given up.
+    Discard,
 }
 
 /// How far a tool is.
@@ -80,9 +85,13 @@ impl Place {
         self.image.clone().ok_or_else(|| disks::damaged("it has no image".into()))
     }
 
+    /// Without the pool that only the log is in.
+    fn alone(&self) -> ondol::Result<Media> {
+        if self.pool.is_some() { self.media() } else { self.image().map(Media::image) }
+    }
+
     fn open(&self) -> ondol::Result<Volume> {
-        // What others made has other random numbers.
-        Volume::open_stepped(self.media()?, &Options::default(), image::clock(OTHERS))
+        open(self.media()?)
     }
 
     /// Opens and closes it, as whoever comes after a crash.
@@ -92,6 +101,11 @@ impl Place {
     pub fn recover(&self) -> Result<(), String> {
         self.open().and_then(Volume::close).map_err(text)
     }
+}
+
+fn open(media: Media) -> ondol::Result<Volume> {
+    // What others made has other random numbers.
+    Volume::open_stepped(media, &Options::default(), image::clock(OTHERS))
 }
 
 /// Seed of who comes after a crash.
@@ -104,7 +118,7 @@ fn text(e: impl Display) -> String {
 impl Tool {
     /// Until it has ended, the volume may be refused: it is damaged, or goes.
     fn may_be_refused(&self) -> bool {
-        matches!(self, Self::RecoverByForce | Self::Format { .. } | Self::Export(_))
+        matches!(self, Self::RecoverByForce | Self::Format { .. } | Self::Export(_) | Self::Discard)
     }
 
     fn run(&self, place: &Place, tell: &mut dyn FnMut(Step)) -> ondol::Result<()> {
@@ -151,6 +165,16 @@ impl Tool {
                 None => ondol::export_media(store(volume).into(), &*place.image()?, false),
             },
             Self::Copy => copy(place.open()?, tell),
+            Self::Flatten => {
+                place.open()?.close()?;
+                let pool = place.pool.as_ref().ok_or_else(|| disks::damaged("it lies in no pool".into()))?;
+                ondol::pool::flatten_pool(&pool.lock()).map(drop)
+            }
+            Self::Discard => match ondol::discard_nvm_of(&place.alone()?, || Ok(None)) {
+                // It has nothing there any more, and can be recovered without.
+                Err(Error::State { .. }) => open(place.alone()?)?.close(),
+                discarded => discarded.map(drop),
+            },
         }
     }
 }
@@ -221,13 +245,13 @@ impl Tooled {
         }
         let first = Stage { found: found.ok(), ended: 0, is_durable: true };
         let mut made = Self { name: name.to_owned(), stages: vec![first], disks, tools };
-        let (stores, mut stages) = (disks::stores(&made.disks), made.stages.clone());
+        let (stores, mut stages, tooled) = (disks::stores(&made.disks), made.stages.clone(), made.clone());
         let mut last = Ok(());
         let tell = &mut |step| {
             let Some(Stage { found, ended, .. }) = stages.last().cloned() else { return };
             stages.push(match (step, found) {
                 (Step::Ended, _) => {
-                    let found = look(&stores.layers()).and_then(|found| found);
+                    let found = tooled.look(&stores.layers()).and_then(|found| found);
                     last = found.as_ref().map(drop).map_err(Clone::clone);
                     Stage { found: found.ok(), ended: ended + 1, is_durable: true }
                 }
@@ -297,6 +321,20 @@ impl Tooled {
         self.tools.iter().any(Tool::may_be_refused)
     }
 
+    /// Whether what is in NVM alone is given up. It is marked as one with errors before, and what comes to be home
+    /// meanwhile stays.
+    fn discards(&self) -> bool {
+        self.tools.iter().any(|tool| matches!(tool, Tool::Discard))
+    }
+
+    /// As [`look`], also without its NVM once that may be given up.
+    fn look(&self, disks: &[Layer]) -> Result<Result<Found, String>, String> {
+        match look(disks)? {
+            Err(_) if self.discards() && !disks::is_home_pool(disks) => look(&disks[..1]),
+            found => Ok(found),
+        }
+    }
+
     /// Whether it was made to be refused.
     pub fn is_refused_at_first(&self) -> bool {
         self.stages[0].found.is_none()
@@ -319,7 +357,7 @@ impl Tooled {
     /// # Errors
     /// After none of them, and why.
     pub fn judge(&self, disks: &[Layer], allowed: &RangeInclusive<usize>) -> Result<Option<usize>, String> {
-        let found = match look(disks)? {
+        let found = match self.look(disks)? {
             Ok(found) => found,
             Err(_) if self.may_be_refused_after(*allowed.start()) => {
                 return self.goes_on(disks, *allowed.start()).map(|_| None);
@@ -347,7 +385,7 @@ impl Tooled {
         if want.blocks != found.blocks {
             lines.push(format!("{} blocks, expected {}", found.blocks, want.blocks));
         }
-        if want.has_errors != found.has_errors {
+        if want.has_errors != found.has_errors && !(self.discards() && found.has_errors) {
             lines.push(format!("it says that it has errors: {}, expected {}", found.has_errors, want.has_errors));
         }
         if found.notes > want.notes {
@@ -367,14 +405,19 @@ impl Tooled {
         let from = self.stages[stage].ended.min(self.tools.len() - 1);
         self.run(from, &Place::on(&stores), &mut |_| ()).map_err(|e| format!("again: {e}"))?;
         let (last, left) = (self.stages.len() - 1, stores.layers());
+        // Of what was going home, parts are there: e2fsck mends that.
+        if self.discards() && superblock(&left)?.state() & STATE_ERROR != 0 {
+            return Ok(left);
+        }
         let mut found =
-            look(&left).and_then(|found| found).map_err(|e| format!("again, and cannot be recovered: {e}"))?;
+            self.look(&left).and_then(|found| found).map_err(|e| format!("again, and cannot be recovered: {e}"))?;
         // The least is an estimate, and may be less the second time.
         let is_least = matches!(self.tools.last(), Some(Tool::Resize(NewSize::Least)));
         if let Some(want) = self.stages[last].found.as_ref().filter(|want| is_least && found.blocks < want.blocks) {
             found.blocks = want.blocks;
         }
-        self.after_one_of(&(last..=last), &found).map_err(|e| format!("again: {e}"))?;
+        let first = if self.discards() { 0 } else { last };
+        self.after_one_of(&(first..=last), &found).map_err(|e| format!("again: {e}"))?;
         Ok(left)
     }
 
@@ -386,7 +429,8 @@ impl Tooled {
     pub fn ends_well(&self, disks: &[Layer], stage: usize) -> Result<(), String> {
         let left = disks::images(&self.goes_on(disks, stage)?).map_err(text)?;
         let left: Vec<Vec<u8>> = left.iter().map(Layer::to_bytes).collect();
-        let has_errors = self.stages.last().and_then(|stage| stage.found.as_ref()).is_some_and(|last| last.has_errors);
+        let last = self.stages.last().and_then(|stage| stage.found.as_ref());
+        let has_errors = last.is_some_and(|last| last.has_errors);
         if has_errors {
             let mended = image::repair(&left[0]).map_err(text)?.1;
             let verdict = image::check(&mended).map_err(text)?;
@@ -408,7 +452,7 @@ fn look(disks: &[Layer]) -> Result<Result<Found, String>, String> {
         return Ok(Err(refusal));
     }
     let media = place.media().map_err(text)?;
-    let sb = place.image().and_then(|image| Ok(Image::open(image)?)).map_err(text)?.superblock().clone();
+    let sb = superblock(&stores.layers())?;
     let (has_errors, blocks) = (sb.state() & STATE_ERROR != 0, sb.blocks_count());
     let checked = check_media(&media).map_err(text)?;
     if !has_errors && !checked.is_clean() {
@@ -418,4 +462,9 @@ fn look(disks: &[Layer]) -> Result<Result<Found, String>, String> {
     let volume = Volume::open_stepped(media, &reading, image::clock(OTHERS)).map_err(text)?;
     let seen = Arc::new(dump::of_volume(volume.inodes()).map_err(text)?);
     Ok(Ok(Found { blocks, has_errors, notes: checked.notes.len(), seen }))
+}
+
+fn superblock(disks: &[Layer]) -> Result<Superblock, String> {
+    let image = Place::on(&disks::stores(disks)).image();
+    image.and_then(|image| Ok(Image::open(image)?)).map(|image| image.superblock().clone()).map_err(text)
 }

@@ -31,9 +31,16 @@ pub struct FlattenedPool {
 /// # Errors
 /// The pool is in use, or holds no image; `State` where it has a log with operations that are not home; the table is damaged; the memory's failure.
 pub fn flatten(path: impl AsRef<Path>) -> Result<FlattenedPool> {
-    let pool = nvm::open(path.as_ref(), false)?;
+    flatten_pool(&nvm::open(path.as_ref(), false)?)
+}
+
+/// As [`flatten`], of a pool that is open.
+///
+/// # Errors
+/// As [`flatten`]'s.
+pub fn flatten_pool(pool: &Pool) -> Result<FlattenedPool> {
     // Records of a log may name pages that no block has yet.
-    let commits = unfinished(&pool)?;
+    let commits = unfinished(pool)?;
     let name = pool.nvm().name().to_owned();
     if commits > 0 {
         let what = format!(
@@ -41,7 +48,7 @@ pub fn flatten(path: impl AsRef<Path>) -> Result<FlattenedPool> {
         );
         return Err(Error::state(name, what).helped(Remedy::Recover { image: None }));
     }
-    let mut table = PageTable::attach(&pool)?;
+    let mut table = PageTable::attach(pool)?;
     let before = table.flatness();
     let done = table.flatten()?;
     let extents = table.flatness().extents;

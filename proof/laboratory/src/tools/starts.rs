@@ -52,7 +52,7 @@ impl Family {
     }
 }
 
-const TOOLS: [&str; 12] = [
+const TOOLS: [&str; 14] = [
     "recover",
     "check",
     "tune",
@@ -65,6 +65,8 @@ const TOOLS: [&str; 12] = [
     "export",
     "import",
     "copy",
+    "flatten",
+    "discard",
 ];
 
 /// In each the log was not recovered.
@@ -126,13 +128,25 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
     // The others refuse a journal that is elsewhere, or take no notice of it.
     let kind = match (tool, kind) {
         // In a pool, and so large that another one with its reserve fits.
-        ("mkfs-pool" | "import", _) => Kind::WideLog,
+        ("mkfs-pool" | "import" | "flatten", _) => Kind::WideLog,
+        ("discard", kind) if place % 2 == 0 || kind == Kind::Pool => Kind::WideLog,
         ("recover" | "check" | "copy", _) => kind,
         ("grow" | "mkfs" | "mkfs-file" | "export", Kind::Pool) | (_, Kind::JournalDevice) => Kind::Small,
         _ => kind,
     };
-    let may_have_pool = matches!(tool, "recover" | "check" | "tune" | "copy") && kind != Kind::Pool;
-    let mut disks = dirty(start, (kind, may_have_pool), &random)?;
+    let engines = match (tool, kind) {
+        ("discard", Kind::WideLog) => &[JournalEngine::Remap][..],
+        ("discard", _) => &[JournalEngine::Scalable],
+        (_, Kind::WideLog) => &[JournalEngine::Remap, JournalEngine::Swap],
+        ("recover" | "check" | "tune" | "copy", _) if kind != Kind::Pool => {
+            &[JournalEngine::Classic, JournalEngine::Compressed, JournalEngine::Scalable]
+        }
+        _ => &BLOCK_ENGINES,
+    };
+    if tool == "discard" {
+        return given_up(name, start, (kind, engines), &random);
+    }
+    let mut disks = dirty(start, (kind, engines), &random)?;
     let tools = match tool {
         "check" if kind != Kind::Pool => {
             noted_errors(&mut disks[0]);
@@ -159,21 +173,36 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
         "shrink" => vec![Tool::Resize(NewSize::Least)],
         "check" => vec![Tool::Check],
         "mkfs" | "mkfs-file" | "mkfs-pool" => vec![Tool::Format { is_file: tool == "mkfs-file" }],
-        "export" => vec![Tool::Export(dirty("orphans", (Kind::Small, false), &random)?.remove(0))],
+        "export" => vec![Tool::Export(dirty("orphans", (Kind::Small, &BLOCK_ENGINES), &random)?.remove(0))],
         "import" => vec![Tool::Export(filled()?)],
         "copy" => vec![Tool::Copy],
+        "flatten" => vec![Tool::Flatten],
         _ => vec![Tool::Recover],
     };
     Tooled::new(name, disks, tools)
 }
 
+const BLOCK_ENGINES: [JournalEngine; 2] = [JournalEngine::Classic, JournalEngine::Compressed];
+
+/// What is in NVM alone is given up, of a volume that can be looked at without it.
+fn given_up(
+    name: &str,
+    start: &str,
+    (kind, engines): (Kind, &[JournalEngine]),
+    random: &Fixed,
+) -> Result<Tooled, String> {
+    let mut why = String::new();
+    for _ in 0..20 {
+        match Tooled::new(name, dirty(start, (kind, engines), random)?, vec![Tool::Discard]) {
+            Ok(made) => return Ok(made),
+            Err(e) => why = e,
+        }
+    }
+    Err(format!("{name}: without its log none can be looked at; at last {why}"))
+}
+
 /// Disks as a crash left them.
-fn dirty(start: &str, (kind, may_have_pool): (Kind, bool), random: &Fixed) -> Result<Vec<Layer>, String> {
-    let engines = match kind {
-        Kind::WideLog => &[JournalEngine::Remap, JournalEngine::Swap][..],
-        _ if may_have_pool => &[JournalEngine::Classic, JournalEngine::Compressed, JournalEngine::Scalable],
-        _ => &[JournalEngine::Classic, JournalEngine::Compressed],
-    };
+fn dirty(start: &str, (kind, engines): (Kind, &[JournalEngine]), random: &Fixed) -> Result<Vec<Layer>, String> {
     let engine = engines[random.random_u32() as usize % engines.len()];
     let run = match start {
         "orphans" => recorded(ORPHANS, kind, engine)?,
