@@ -230,7 +230,8 @@ impl Run {
         cuts
     }
 
-    /// Recovers from cuts everywhere, about so many; for one of `again` of them goes on, and cuts that, too.
+    /// Recovers from cuts everywhere, about so many; for one of `again` of them goes on, and cuts that, too,
+    /// and of an eighth of that the recovery.
     pub fn explore(&self, sampling: Sampling, again: usize, about: u64) -> Cuts {
         let media = media(&self.base, self.kind);
         let marks = |n: usize| matches!(self.events[n - 1], Event::Mark(_));
@@ -239,9 +240,14 @@ impl Run {
         let mut number = 0;
         cuts.states = sampling.each(&media, &self.events, |layers, mark| {
             number += 1;
-            if let Err(wrong) = self.judge(&layers[0].to_bytes(), mark, (number % again == 0).then_some(number / again))
-            {
+            let state = layers[0].to_bytes();
+            let go_on = (number % again == 0).then_some(number / again);
+            if let Err(wrong) = self.judge(&state, mark, go_on) {
                 cuts.wrong.push(format!("after mark {mark:x}: {wrong}"));
+            } else if number % (8 * again) == again / 2 {
+                let wrong = self.explore_recovery(&state).wrong.into_iter().next();
+                cuts.wrong
+                    .extend(wrong.map(|wrong| format!("after mark {mark:x}, and a cut of the recovery: {wrong}")));
             }
         });
         cuts
