@@ -13,6 +13,10 @@ const LAST: &str = "/skipped";
 /// What is written behind all that a binary prints.
 const END: &[u8] = b"\0\0the end\0\0";
 
+/// What a binary prints from here on says what has failed; so many lines of it are said again at the end.
+const FAILURES: &str = "failures:";
+const AGAIN: usize = 100;
+
 /// One test binary.
 struct Binary {
     name: String,
@@ -33,7 +37,8 @@ impl Binary {
 
     /// Runs it to its end, in the environment of `cargo`, and says before each line that it prints whose that is.
     fn run(&self, cargo: &Command, threads: usize) -> Result<(), String> {
-        let run = || {
+        let mut again = String::new();
+        let run = |again: &mut String| {
             let (output, into) = io::pipe()?;
             let mut command = Command::new(&self.file);
             command.envs(cargo.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -49,7 +54,11 @@ impl Binary {
                 for line in BufReader::new(output).split(b'\n') {
                     let line = line?;
                     let rest = line.strip_suffix(END);
-                    println!("{}: {}", self.name, String::from_utf8_lossy(rest.unwrap_or(&line)));
+                    let text = String::from_utf8_lossy(rest.unwrap_or(&line));
+                    println!("{}: {text}", self.name);
+                    if (text == FAILURES || !again.is_empty()) && again.lines().count() < AGAIN {
+                        *again += &format!("{text}\n");
+                    }
                     if rest.is_some() {
                         break;
                     }
@@ -57,9 +66,9 @@ impl Binary {
                 ended.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             })
         };
-        match run() {
+        match run(&mut again) {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{}: {status}", self.name)),
+            Ok(status) => Err(format!("{}: {status}\n{again}", self.name)),
             Err(e) => Err(format!("{}: {e}", self.file.display())),
         }
     }
