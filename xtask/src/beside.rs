@@ -13,8 +13,10 @@ const LAST: &str = "/skipped";
 /// What is written behind all that a binary prints.
 const END: &[u8] = b"\0\0the end\0\0";
 
-/// What a binary prints from here on says what has failed; so many lines of it are said again at the end.
-const FAILURES: &str = "failures:";
+/// So a line ends about a test that failed.
+const FAILED: &str = " ... FAILED";
+
+/// Of a binary that fails so many of its last lines are said again at the end.
 const AGAIN: usize = 100;
 
 /// One test binary.
@@ -37,8 +39,8 @@ impl Binary {
 
     /// Runs it to its end, in the environment of `cargo`, and says before each line that it prints whose that is.
     fn run(&self, cargo: &Command, threads: usize) -> Result<(), String> {
-        let mut again = String::new();
-        let run = |again: &mut String| {
+        let mut lines = Vec::new();
+        let run = |lines: &mut Vec<String>| {
             let (output, into) = io::pipe()?;
             let mut command = Command::new(&self.file);
             command.envs(cargo.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -56,9 +58,7 @@ impl Binary {
                     let rest = line.strip_suffix(END);
                     let text = String::from_utf8_lossy(rest.unwrap_or(&line));
                     println!("{}: {text}", self.name);
-                    if (text == FAILURES || !again.is_empty()) && again.lines().count() < AGAIN {
-                        *again += &format!("{text}\n");
-                    }
+                    lines.push(text.into_owned());
                     if rest.is_some() {
                         break;
                     }
@@ -66,9 +66,14 @@ impl Binary {
                 ended.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             })
         };
-        match run(&mut again) {
+        match run(&mut lines) {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{}: {status}\n{again}", self.name)),
+            Ok(status) => {
+                let (before, last) = lines.split_at(lines.len().saturating_sub(AGAIN));
+                let failed = before.iter().filter(|line| line.ends_with(FAILED));
+                let again: Vec<&str> = failed.chain(last).map(String::as_str).collect();
+                Err(format!("{}: {status}\n{}", self.name, again.join("\n")))
+            }
             Err(e) => Err(format!("{}: {e}", self.file.display())),
         }
     }
@@ -109,4 +114,25 @@ pub(crate) fn run(cargo: &mut Command) -> Result<(), String> {
     });
     failed.extend(last.iter().filter_map(|binary| binary.run(cargo, threads).err()));
     if failed.is_empty() { Ok(()) } else { Err(format!("these failed:\n{}", failed.join("\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_that_fails_names_its_tests_and_ends_with_what_it_said_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let (text, file) = (dir.path().join("text"), dir.path().join("script"));
+        let script =
+            "#!/bin/sh\necho 'test one ... ok'\necho 'test two ... FAILED'\nseq 200\necho 'the reason' >&2\nexit 101\n";
+        std::fs::write(&text, script).unwrap();
+        // What this process has open for writing, a child of another test may hold, and then it cannot be run.
+        assert!(Command::new("install").args(["-m", "755"]).args([&text, &file]).status().unwrap().success());
+        let binary = Binary { name: "of/this".into(), file, dir: dir.path().to_owned(), bytes: 0 };
+        let told = binary.run(&Command::new("cargo"), 1).unwrap_err();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!((lines[0], lines[1]), ("of/this: exit status: 101", "test two ... FAILED"));
+        assert!(lines.contains(&"the reason") && lines.contains(&"200") && !lines.contains(&"50"), "{told}");
+    }
 }

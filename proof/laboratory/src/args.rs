@@ -26,7 +26,11 @@ pub struct CrashArgs {
     /// Data mode: ordered, journal or writeback [default: all of them; for --case and --kill journal]
     #[arg(long, value_name = "MODE")]
     pub(crate) data: Option<DataMode>,
-    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), resize (volumes that grow and shrink; resize:NAME is one of them), tools (what else changes an image that nobody has mounted; tools:NAME is one of them), run (programs under `ondol run`), buffer (the write buffer), log (an NVM log alone), table (a page table alone), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
+    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), resize (volumes that grow and
+    /// shrink; resize:NAME is one of them), tools (what else changes an image that nobody has mounted; tools:NAME is
+    /// one of them), run (programs under `ondol run`), buffer (the write buffer), log (an NVM log alone), table (a
+    /// page table alone), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the
+    /// grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
     /// Persistence domain of NVM pools: adr or eadr (caches of processors survive)
@@ -74,7 +78,8 @@ pub struct CrashArgs {
     /// Calls to record, instead of a workload, separated by `;`; once for each thread
     #[arg(long, conflicts_with = "workload", value_name = "CALLS")]
     pub(crate) calls: Vec<String>,
-    /// In which interleaving several --calls are done, as in random:7, pct-3-200:7, untold-2-14:7, untold-random:7 or at-80-0:7 [default: many, of which the best are crashed]
+    /// In which interleaving several --calls are done, as in random:7, pct-3-200:7, untold-2-14:7, untold-random:7 or
+    /// at-80-0:7 [default: many, of which the best are crashed]
     #[arg(long, value_name = "POLICY:SEED")]
     pub(crate) schedule: Option<Schedule>,
     /// Seconds that go by at each turn of background work between the calls of several threads

@@ -3,7 +3,8 @@
 //! The first run lets the threads go one after the other and counts their steps. All further schedules are fitted to that
 //! number: a change of place chosen among 1,500 points of a program that has 200 hardly ever comes. Runs that
 //! write the same between the same calls are one. Of the others those come first that answer, or leave, something new, then those that execute
-//! new edges, then those in which most turns were taken from a thread that could have gone on.
+//! new edges, then those in which most turns were taken from a thread that could have gone on;
+//! and the best of each policy before the second best of any.
 
 use crate::coverage::features;
 use crate::log::{self, Log};
@@ -59,15 +60,17 @@ impl Search<'_> {
         kept.sort_by_key(|run| (!run.is_new, Reverse(run.reached), Reverse(run.trace.stats.taken)));
         // The best of each way to choose comes before the second best of any.
         let mut of_way = HashMap::new();
-        kept.sort_by_cached_key(|run| {
-            let rank: &mut usize = of_way.entry(discriminant(&run.schedule.policy)).or_default();
+        let mut ranked: Vec<(usize, Kept)> = Vec::new();
+        for run in kept {
+            let rank = of_way.entry(discriminant(&run.schedule.policy)).or_insert(0);
             *rank += 1;
-            *rank
-        });
+            ranked.push((*rank, run));
+        }
+        ranked.sort_by_key(|(rank, _)| *rank);
         let few = self.program.threads().iter().map(Vec::len).sum::<usize>() <= FEW;
         let crashed = if few { CRASHED_OF_FEW } else { CRASHED };
         let mut best = Vec::new();
-        for (n, Kept { schedule, trace, .. }) in kept.into_iter().enumerate() {
+        for (n, (_, Kept { schedule, trace, .. })) in ranked.into_iter().enumerate() {
             let threads = trace.explain().map_err(|e| (schedule, e.to_string()))?;
             let run = ThreadsRun::new(self.setup, threads, (self.describe)(schedule)).map_err(|e| (schedule, e))?;
             let recorded = if n < crashed { Recorded::Several } else { Recorded::Told };

@@ -96,7 +96,7 @@ fn cuts_of_interleavings() {
     println!("{states} states");
     for defect in [Defect::TableEarlyReuse, Defect::TablePublishBeforeData, Defect::TableCommitBeforeChange] {
         let _planted = ondol_faults::set(Some(defect)).unwrap();
-        let found = (0..80).find(|number| page_table::threads(*number, 150).wrong.is_some());
+        let found = (0..10).find(|number| page_table::threads(*number, 150).wrong.is_some());
         println!("{defect}: {found:?}");
         assert!(found.is_some(), "{defect}");
     }

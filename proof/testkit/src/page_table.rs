@@ -1,9 +1,10 @@
-//! The page table alone, over a handful of pages: one caller, and several that have two blocks each, with power cut after each event.
+//! The page table alone, over a handful of pages: one caller, and several that have two blocks each, with power cut
+//! after each event.
 #![allow(clippy::unwrap_used, reason = "what a rig cannot have is a panic, as in a test")]
 
 #[allow(dead_code, reason = "shared with the table's own tests")]
 #[path = "../../../crates/page-table/tests/table/rig.rs"]
-mod rig;
+pub(crate) mod rig;
 
 use crate::run_log::Shown;
 use ondol_block::BlockStore;
@@ -26,7 +27,8 @@ fn kind(seed: u64) -> Kind {
     if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm }
 }
 
-/// What one caller does, by a seed, and about so many cuts of it. Of one in 37 states the attaching is cut, and the table goes on.
+/// What one caller does, by a seed, and about so many cuts of it. Of one in 37 states the attaching is cut, and the
+/// table goes on.
 pub fn operations(seed: u64, about: u64) -> Shown {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: u64| u64::from(random.random_u32()) % n;
@@ -75,11 +77,9 @@ impl Owner {
                 let (at, count) = whole();
                 InPlace(at, count)
             }
-            7 => Swap(first, first + 1),
-            8 => Discard(block(), 1),
-            9 => Lent(block()),
-            // It stores where a page is.
-            10 => Swap(first, first + 1),
+            7..=8 => Swap(first, first + 1),
+            9 => Discard(block(), 1),
+            10 => Lent(block()),
             _ => Flush,
         };
         let ops: Vec<Op> = (0..3 + below(4)).map(op).collect();

@@ -186,7 +186,8 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
             ("standard input".to_owned(), lines)
         }
         (None, Some(file)) => {
-            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, tools, run, buffer, log, table, or a file";
+            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, tools, run, \
+                         buffer, log, table, or a file";
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };

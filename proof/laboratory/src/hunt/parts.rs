@@ -53,35 +53,47 @@ impl Part {
 }
 
 /// What is tried of a part, one number after the other.
-struct Tried {
-    part: Part,
-    programs: Interleaved,
-    killed: Interleaved,
-    /// The number of a process that is no more.
-    dead: u32,
+enum Tried {
+    Run {
+        programs: Interleaved,
+        killed: Interleaved,
+        /// The number of a process that is no more.
+        dead: u32,
+    },
+    Buffer,
+    Log,
+    Table,
 }
 
 impl Tried {
     fn new(part: Part) -> Result<Self, String> {
+        match part {
+            Part::Run => {}
+            Part::Buffer => return Ok(Self::Buffer),
+            Part::Log => return Ok(Self::Log),
+            Part::Table => return Ok(Self::Table),
+        }
         let mut child = std::process::Command::new("true").spawn().map_err(|e| format!("true: {e}"))?;
         child.wait().map_err(|e| format!("true: {e}"))?;
-        Ok(Self { part, programs: Interleaved::new(), killed: Interleaved::alone(), dead: child.id() })
+        Ok(Self::Run { programs: Interleaved::new(), killed: Interleaved::alone(), dead: child.id() })
     }
 
     /// What a number stands for, and what cuts of it have shown.
     fn one(&self, number: u64) -> (&'static str, Shown) {
-        match (self.part, number % 16) {
-            (Part::Buffer, n) if n % 2 == 1 => ("operations", write_buffer::cuts(number / 2)),
-            (Part::Buffer, _) => ("threads", write_buffer::threads(number / 2, STATES)),
-            (Part::Log, n) if n % 4 == 3 => ("operations", nvm_log::operations(number / 4, STATES)),
-            (Part::Log, _) => ("threads", nvm_log::threads(number, STATES)),
-            (Part::Table, n) if n % 4 == 3 => ("operations", page_table::operations(number / 4, STATES)),
-            (Part::Table, _) => ("threads", page_table::threads(number, STATES)),
-            (Part::Run, 15) => ("full lanes", program::full_lanes(number)),
-            (Part::Run, 7) => ("synced past the pool", program::synced_past_the_pool(number)),
-            (Part::Run, n) if n % 4 == 1 => ("killed", self.killed.kill(self.dead, number / 4).unwrap_or_default()),
-            (Part::Run, n) if n % 4 == 3 => ("small writes", program::small_writes(number)),
-            (Part::Run, _) => ("threads", self.programs.explore(number / 2, STATES)),
+        match self {
+            Self::Run { programs, killed, dead } => match number % 16 {
+                15 => ("full lanes", program::full_lanes(number)),
+                7 => ("synced past the pool", program::synced_past_the_pool(number)),
+                n if n % 4 == 1 => ("killed", killed.kill(*dead, number / 4).unwrap_or_default()),
+                n if n % 4 == 3 => ("small writes", program::small_writes(number)),
+                _ => ("threads", programs.explore(number / 2, STATES)),
+            },
+            Self::Buffer if number % 2 == 1 => ("operations", write_buffer::cuts(number / 2)),
+            Self::Log if number % 4 == 3 => ("operations", nvm_log::operations(number / 4, STATES)),
+            Self::Table if number % 4 == 3 => ("operations", page_table::operations(number / 4, STATES)),
+            Self::Buffer => ("threads", write_buffer::threads(number / 2, STATES)),
+            Self::Log => ("threads", nvm_log::threads(number, STATES)),
+            Self::Table => ("threads", page_table::threads(number, STATES)),
         }
     }
 }

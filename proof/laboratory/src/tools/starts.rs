@@ -129,7 +129,7 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
     let kind = match (tool, kind) {
         // In a pool, and so large that another one with its reserve fits.
         ("mkfs-pool" | "import" | "flatten", _) => Kind::WideLog,
-        ("discard", kind) if place % 2 == 0 || kind == Kind::Pool => Kind::WideLog,
+        ("discard", kind) if place.is_multiple_of(2) || kind == Kind::Pool => Kind::WideLog,
         ("recover" | "check" | "copy", _) => kind,
         ("grow" | "mkfs" | "mkfs-file" | "export", Kind::Pool) | (_, Kind::JournalDevice) => Kind::Small,
         _ => kind,
@@ -194,7 +194,9 @@ fn given_up(
     let mut why = String::new();
     for _ in 0..20 {
         match Tooled::new(name, dirty(start, (kind, engines), random)?, vec![Tool::Discard]) {
-            Ok(made) => return Ok(made),
+            // One that had nothing there is not marked.
+            Ok(made) if !made.is_sound() => return Ok(made),
+            Ok(_) => {}
             Err(e) => why = e,
         }
     }

@@ -60,7 +60,8 @@ fn kind(seed: u64) -> Kind {
     if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm }
 }
 
-/// What one caller does, by a seed, and about so many cuts of it. For one of 17 states the log goes on, and is cut again.
+/// What one caller does, by a seed, and about so many cuts of it. For one of 17 states the log goes on, and is cut
+/// again.
 pub fn operations(seed: u64, about: u64) -> Shown {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: u32| random.random_u32() % n;

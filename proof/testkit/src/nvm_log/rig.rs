@@ -1,8 +1,9 @@
 //! Logs whose runs are recorded, and every power cut of them judged.
 
+use crate::page_table::rig::recorded;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
+use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, LogError, OnDamage, Options, Promise};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
 use std::collections::BTreeSet;
@@ -114,7 +115,7 @@ impl Rig {
     /// A log over a memory that holds this.
     pub fn over(base: Vec<u8>, kind: Kind, patience: u32) -> Self {
         let power = PowerDomain::new();
-        let log = start(&attach(&base, kind, Some(&power)), patience);
+        let log = start(&recorded(&base, kind, Some(&power)), patience);
         Self { power, base, log, said: Mutex::default(), releasing: Mutex::default() }
     }
 
@@ -175,16 +176,6 @@ impl Rig {
     }
 }
 
-fn attach(state: &[u8], kind: Kind, power: Option<&Arc<PowerDomain>>) -> Pool {
-    let domain = if kind == Kind::Nvm { Domain::Adr } else { Domain::Eadr };
-    let nvm = Nvm::from_bytes(state).unwrap().with_domain(domain).unwrap();
-    let nvm = match power {
-        Some(power) => nvm.record(power.clone(), 0),
-        None => nvm,
-    };
-    Pool::open(nvm).unwrap()
-}
-
 fn media(base: &[u8], kind: Kind) -> Vec<Medium> {
     vec![Medium { base: Layer::new(base.to_vec()), kind, whole: None }]
 }
@@ -215,14 +206,14 @@ impl Run {
 
     /// Recovers `state`, and cuts that everywhere: each of those must still have what `state` had, or be empty as the recovery leaves it.
     pub fn explore_recovery(&self, state: &[u8]) -> Cuts {
-        let had = found(&attach(state, self.kind, None));
+        let had = found(&recorded(state, self.kind, None));
         let power = PowerDomain::new();
-        let pool = attach(state, self.kind, Some(&power));
+        let pool = recorded(state, self.kind, Some(&power));
         drop(start(&pool, 0));
         let media = media(state, self.kind);
         let mut cuts = Cuts::default();
         cuts.states = Sampling::default().each(&media, &power.take(), |layers, _| {
-            let now = found(&attach(&layers[0].to_bytes(), self.kind, None));
+            let now = found(&recorded(&layers[0].to_bytes(), self.kind, None));
             if now != had && now != Ok(Vec::new()) {
                 cuts.wrong.push(format!("{now:?}, and was {had:?}"));
             }
@@ -254,7 +245,7 @@ impl Run {
     }
 
     fn judge(&self, state: &[u8], mark: u64, go_on: Option<usize>) -> Result<(), String> {
-        let pool = attach(state, self.kind, None);
+        let pool = recorded(state, self.kind, None);
         let found = found(&pool)?;
         let said = &self.said;
         let (committed, home) = (&said.committed[..(mark >> 32) as usize], &said.home[..mark as u32 as usize]);
@@ -300,7 +291,7 @@ impl Run {
         let mut wrong = Ok(());
         few.each(&media, &next.events, |layers, mark| {
             let layer = layers[0].to_bytes();
-            let found = match found(&attach(&layer, self.kind, None)) {
+            let found = match found(&recorded(&layer, self.kind, None)) {
                 Ok(found) => found,
                 Err(e) => return wrong = Err(format!("gone on: {e}")),
             };

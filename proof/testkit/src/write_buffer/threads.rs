@@ -32,12 +32,14 @@ struct Rig {
     home: Arc<MemoryHome>,
     files: Vec<File>,
     writers: Vec<Writes>,
+    /// Syncs of the home fail, now and then.
+    refuses: bool,
     wrong: Mutex<Option<String>>,
     _pool: Pool,
 }
 
 impl Rig {
-    fn new(blocks: u64, writers: Vec<Writes>) -> Self {
+    fn new(blocks: u64, writers: Vec<Writes>, refuses: bool) -> Self {
         let made = pool(shape(), blocks);
         drop(Buffer::open(&made, Arc::new(MemoryHome::new()), env(), &options()).unwrap());
         let mut base = vec![made.nvm().to_bytes().unwrap()];
@@ -47,16 +49,32 @@ impl Rig {
         let home = Arc::new(home);
         let (buffer, _) = Buffer::open(&pool, home.clone() as Arc<dyn Home>, env(), &options()).unwrap();
         let files = two().iter().map(|name| buffer.open_file(name, true).unwrap()).collect();
-        Self { power, base, buffer, home, files, writers, wrong: Mutex::default(), _pool: pool }
+        let rig = Self { power, base, buffer, home, files, writers, refuses, wrong: Mutex::default(), _pool: pool };
+        if refuses {
+            rig.refuse_syncs();
+        }
+        rig
     }
 
-    /// Every second sync fails, and one alone of those who wait for it is told. Nobody takes for durable what was lost then.
+    /// Every second sync fails, and one alone of those who wait for it is told. Nobody takes for durable what was lost
+    /// then.
     fn refuse_syncs(&self) {
         let calls = AtomicU32::new(0);
         let fails = move |what: &str, _: Option<&Identity>| {
             (what == "sync" && calls.fetch_add(1, SeqCst).is_multiple_of(2)).then(|| ErrorKind::Other.into())
         };
         self.home.set_fault(Some(Box::new(fails)));
+    }
+
+    /// What a stage or a settle has answered: where no sync fails, nothing else does.
+    fn done<T>(&self, answer: Result<T, BufferError>) -> Option<T> {
+        answer
+            .inspect_err(|e| {
+                if !self.refuses {
+                    *self.wrong.lock() = Some(e.to_string())
+                }
+            })
+            .ok()
     }
 
     /// Each writer has a place of its own in each file and writes versions 1, 2, … there; it reads each of them back.
@@ -79,13 +97,16 @@ impl Rig {
     /// What is wrong with the buffer, and with its home once all is there.
     fn settled(&self) -> Result<(), String> {
         self.home.set_fault(None);
+        let (first, second) = (self.buffer.settle(), self.buffer.settle());
         // What a sync has lost is told once.
-        let _told = self.buffer.settle();
-        self.buffer.settle().map_err(|e| e.to_string())?;
+        first.or_else(|e| if self.refuses { Ok(()) } else { Err(e) }).and(second).map_err(|e| e.to_string())?;
         if let Some(what) = self.buffer.check().into_iter().next() {
             return Err(what);
         }
         for (f, (name, bytes)) in self.home.all().into_iter().enumerate() {
+            if bytes.iter().take(place(0, f) as usize).any(|b| *b != 0) {
+                return Err(format!("{name}: something is there that nobody has written"));
+            }
             for (w, (versions, len)) in self.writers.iter().enumerate() {
                 let at = place(w, f) as usize;
                 if bytes.get(at..at + len).is_none_or(|bytes| bytes.iter().any(|b| b != versions)) {
@@ -111,11 +132,12 @@ fn mark(writer: usize, file: usize, version: u8) -> u64 {
     (writer as u64) << 16 | (file as u64) << 8 | u64::from(version)
 }
 
-fn stepper<S: Step<Error = BufferError> + 'static>(step: S, times: u32) -> Task {
+fn stepper<S: Step<Error = BufferError> + 'static>(rig: &Arc<Rig>, step: S, times: u32) -> Task {
+    let rig = rig.clone();
     Box::new(move || {
         for _ in 0..times {
             // A home that fails is tried again.
-            if step.step().unwrap_or(Progress::Idle) == Progress::Idle {
+            if rig.done(step.step()).is_none_or(|progress| progress == Progress::Idle) {
                 ondol_env::sync::thread::yield_now();
             }
         }
@@ -143,11 +165,7 @@ impl Crowd {
     }
 
     fn rig(&self) -> Arc<Rig> {
-        let rig = Rig::new(self.blocks, self.writers.clone());
-        if self.refuses {
-            rig.refuse_syncs();
-        }
-        Arc::new(rig)
+        Arc::new(Rig::new(self.blocks, self.writers.clone(), self.refuses))
     }
 
     fn tasks(&self, rig: &Arc<Rig>) -> Vec<Task> {
@@ -157,12 +175,19 @@ impl Crowd {
             all.push(Box::new(move || rig.writes(w)));
         }
         for times in self.settles.clone() {
-            let buffer = rig.buffer.clone();
-            all.push(Box::new(move || (0..times).for_each(|_| drop(buffer.settle()))));
+            let rig = rig.clone();
+            all.push(Box::new(move || {
+                for _ in 0..times {
+                    rig.done(rig.buffer.settle());
+                }
+            }));
         }
         if self.steps > 0 {
-            all.extend(rig.buffer.flushers().into_iter().map(|flusher| stepper(flusher, self.steps)));
-            all.extend([stepper(rig.buffer.syncer(), self.steps), stepper(rig.buffer.reclaimer(), self.steps)]);
+            all.extend(rig.buffer.flushers().into_iter().map(|flusher| stepper(rig, flusher, self.steps)));
+            all.extend([
+                stepper(rig, rig.buffer.syncer(), self.steps),
+                stepper(rig, rig.buffer.reclaimer(), self.steps),
+            ]);
         }
         all
     }

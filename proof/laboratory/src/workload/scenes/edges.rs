@@ -55,7 +55,8 @@ pub(super) fn scenes() -> Vec<Scene> {
 /// Pages are lent while what they hold is written over, given back and used again.
 fn views() -> Vec<Scene> {
     let seen = "view /a 0 16K\nwrite /a 3K 9K #2\nsync\nbring-home\nview /a 1K 20K\nunlink /a\nsync\nbring-home\n";
-    let used = "create /b 0644\nwrite /b 0 64K #3\nsync\nbring-home\nview /b 0 8K\nscratch 900\nwrite /b 5K 40K #4\nsync\nread /b 0 64K";
+    let used = "create /b 0644\nwrite /b 0 64K #3\nsync\nbring-home\nview /b 0 8K\nscratch 900\n\
+                write /b 5K 40K #4\nsync\nread /b 0 64K";
     let before = "create /a 0644\nwrite /a 0 16K #1\nsync\nbring-home";
     let other = "create /c 0644\nwrite /c 0 9000 #5\nsync\nview /c 0 9000\nbring-home\nunlink /c\nsync\nread /c 0 9000";
     vec![
