@@ -222,7 +222,6 @@ impl BufState {
 /// Shards, where there is room for so many blocks in each of them; fewer otherwise.
 const SHARDS: usize = 1024;
 const ROOMY: usize = 16;
-const FEWEST_SHARDS: usize = 64;
 
 /// A shard of which nobody gets a buffer. Its lock comes before those of buffers.
 pub(crate) struct Closed<'c>(MutexGuard<'c, Shard>);
@@ -263,12 +262,12 @@ pub struct Cache {
 
 impl Cache {
     /// Blocks that every cache has room for.
-    pub(crate) const LEAST: usize = 4 * FEWEST_SHARDS;
+    pub(crate) const LEAST: usize = ROOMY;
 
     /// A cache of at most `bytes` bytes (more only while transactions hold more).
     pub(crate) fn new(block_size: usize, bytes: usize, home: Arc<dyn Home>, client: Arc<dyn Client>) -> Self {
         let blocks = (bytes / block_size).max(Self::LEAST);
-        let count = (blocks / ROOMY).clamp(FEWEST_SHARDS, SHARDS).next_power_of_two();
+        let count = (blocks / ROOMY).clamp(1, SHARDS).next_power_of_two();
         let (shards, per_shard) = ((0..count).map(|_| Apart::default()).collect(), blocks / count);
         Self { shards, block_size, per_shard, home, client, misses: AtomicU64::new(0) }
     }

@@ -243,7 +243,7 @@ impl Nvm {
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = self.check("read", offset, buf.len() as u64)?;
         self.require_whole(bytes)?;
-        self.loaded(|| memory::read(self.map.words(), offset as usize, buf));
+        self.loaded(offset, buf.len() as u64, || memory::read(self.map.words(), offset as usize, buf));
         self.was_read(buf.len() as u64);
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Nvm {
     /// `OutOfRange`, `Misaligned`, `Poisoned`.
     pub fn load_u64(&self, offset: u64) -> Result<u64> {
         let word = self.word("read", offset)?;
-        let word = self.loaded(|| word.load(Acquire));
+        let word = self.loaded(offset, 8, || word.load(Acquire));
         self.was_read(8);
         Ok(u64::from_le(word))
     }
@@ -346,9 +346,9 @@ impl Nvm {
     }
 
     /// Loads, in the order of the recorded stores.
-    pub(crate) fn loaded<T>(&self, load: impl FnOnce() -> T) -> T {
+    pub(crate) fn loaded<T>(&self, offset: u64, len: u64, load: impl FnOnce() -> T) -> T {
         match &self.recorder {
-            Some(recorder) => recorder.load(load),
+            Some(recorder) => recorder.load(offset, len, load),
             None => load(),
         }
     }

@@ -28,9 +28,10 @@ impl Recorder {
         answer
     }
 
-    /// Loads what is shared: nobody sees a store before its event is there.
-    pub(crate) fn load<T>(&self, load: impl FnOnce() -> T) -> T {
+    /// Loads `len` bytes at `offset`: nobody sees a store before its event is there.
+    pub(crate) fn load<T>(&self, offset: u64, len: u64, load: impl FnOnce() -> T) -> T {
         let _order = self.order.lock();
+        self.domain.note_read(self.medium, offset, len);
         load()
     }
 

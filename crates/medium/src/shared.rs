@@ -33,7 +33,7 @@ impl Nvm {
     /// As for [`Nvm::load_u64`].
     pub fn shared_u64(&self, offset: u64) -> Result<u64> {
         let word = self.shared_word(offset)?;
-        Ok(self.loaded(|| word.get()))
+        Ok(self.loaded(offset, 8, || word.get()))
     }
 
     /// Such a word, checked once and read many times.

@@ -1,6 +1,7 @@
 //! The one sequence of everything that could matter to a crash.
 
 use ondol_env::sync::{Arc, Mutex, untold};
+use std::ops::Range;
 
 /// One event that a crash may fall before or after.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,12 +105,34 @@ impl Event {
 #[derive(Debug, Default)]
 pub struct PowerDomain {
     events: Mutex<Vec<Event>>,
+    /// Where reads are noted, if they are.
+    reads: Option<Mutex<Vec<(u32, Range<u64>)>>>,
 }
 
 impl PowerDomain {
     /// A domain without events.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// A domain without events that notes reads, too.
+    pub fn with_reads() -> Arc<Self> {
+        Arc::new(Self { reads: Some(Mutex::default()), ..Self::default() })
+    }
+
+    /// Notes that `len` bytes at `offset` of a medium are read: for media and their recorders.
+    pub fn note_read(&self, medium: u32, offset: u64, len: u64) {
+        let Some(reads) = &self.reads else { return };
+        let mut reads = reads.lock();
+        match reads.last_mut() {
+            Some((of, bytes)) if *of == medium && bytes.end == offset => bytes.end += len,
+            _ => reads.push((medium, offset..offset + len)),
+        }
+    }
+
+    /// Takes what was read so far, as media and bytes, in order.
+    pub fn take_reads(&self) -> Vec<(u32, Range<u64>)> {
+        self.reads.as_ref().map(|reads| std::mem::take(&mut *reads.lock())).unwrap_or_default()
     }
 
     /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet.

@@ -144,6 +144,22 @@ impl Item<'_> {
         }
     }
 
+    /// The bytes of its medium that it changes.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let of_change = |change: &Queued<'_>| -> Vec<Range<u64>> {
+            let writes: Vec<_> = match change.writes {
+                Writes::One(offset, bytes) => vec![(offset, bytes.len() as u64)],
+                Writes::Of(writes) => writes.iter().map(|(offset, bytes)| (*offset, bytes.len() as u64)).collect(),
+            };
+            writes.iter().chain(&change.discards).map(|(offset, len)| *offset..offset + len).collect()
+        };
+        match self {
+            Self::Write { .. } | Self::Discard { .. } => self.bytes().into_iter().collect(),
+            Self::Line { line, .. } => vec![line * LINE as u64..(line + 1) * LINE as u64],
+            Self::Queue { changes, .. } => changes.iter().flat_map(of_change).collect(),
+        }
+    }
+
     /// In how many ways it can be there, torn ones left out: [`Item::choice`].
     pub fn choices(&self) -> usize {
         match self {

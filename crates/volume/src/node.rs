@@ -92,7 +92,6 @@ impl Node {
 /// Shards, where there is room for so many inodes in each of them; fewer otherwise.
 const SHARDS: usize = 1024;
 const ROOMY: usize = 16;
-const FEWEST_SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -123,8 +122,8 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// A cache of about `inodes` inodes.
     pub(crate) fn new(inodes: usize) -> Self {
-        let count = (inodes / ROOMY).clamp(FEWEST_SHARDS, SHARDS).next_power_of_two();
-        Self { shards: (0..count).map(|_| Apart::default()).collect(), per_shard: (inodes / count).max(8) }
+        let count = (inodes / ROOMY).clamp(1, SHARDS).next_power_of_two();
+        Self { shards: (0..count).map(|_| Apart::default()).collect(), per_shard: (inodes / count).max(1) }
     }
 
     /// The inode, read from its table if it is not in memory.

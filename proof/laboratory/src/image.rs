@@ -30,6 +30,8 @@ pub enum Kind {
     InlineData,
     /// As small, allocated in clusters of four blocks. Made by mke2fs.
     Clusters,
+    /// Clusters that are longer than what is written early. Made by mke2fs.
+    WideClusters,
     /// As small, with large values of attributes in inodes of their own. Made by mke2fs.
     Values,
     /// As small, with inodes of 512 bytes. Made by mke2fs.
@@ -50,7 +52,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -60,6 +62,7 @@ impl Kind {
         Self::BlockMap,
         Self::InlineData,
         Self::Clusters,
+        Self::WideClusters,
         Self::Values,
         Self::LargeInodes,
         Self::Linear,
@@ -68,10 +71,11 @@ impl Kind {
     ];
 
     /// Those on disks.
-    const ON_DISKS: &[Self] = Self::ALL.split_at(13).0;
+    const ON_DISKS: &[Self] = Self::ALL.split_at(14).0;
 
     /// Those whose files are mapped in other ways than by extents of blocks, or whose log is on another disk.
-    pub const FORMS: [Self; 4] = [Self::BlockMap, Self::InlineData, Self::Clusters, Self::JournalDevice];
+    pub const FORMS: [Self; 5] =
+        [Self::BlockMap, Self::InlineData, Self::Clusters, Self::WideClusters, Self::JournalDevice];
 
     /// Whether it can be made here: most need mke2fs.
     pub fn is_possible(self) -> bool {
@@ -103,6 +107,7 @@ impl Kind {
             Self::BlockMap => small().with(EXT3),
             Self::InlineData => small().with("-O inline_data"),
             Self::Clusters => small().with("-O bigalloc -C 16384"),
+            Self::WideClusters => small().with("-O bigalloc -C 131072"),
             Self::Values => small().with("-O ea_inode"),
             Self::LargeInodes => small().with("-I 512"),
             Self::Linear => small().with("-O ^dir_index"),
@@ -141,6 +146,7 @@ impl Kind {
             Self::BlockMap => "block-map",
             Self::InlineData => "inline-data",
             Self::Clusters => "clusters",
+            Self::WideClusters => "wide-clusters",
             Self::Values => "values",
             Self::LargeInodes => "large-inodes",
             Self::Linear => "linear",
@@ -167,6 +173,7 @@ impl Kind {
             Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
             Self::InlineData => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O inline_data")),
             Self::Clusters => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O bigalloc -C 4096")),
+            Self::WideClusters => by_mke2fs(Spec::new(8 << 20, 1024).journal(1).with("-N 128 -O bigalloc -C 65536")),
             Self::Values => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ea_inode")),
             Self::LargeInodes => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -I 512")),
             Self::Linear => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ^dir_index")),

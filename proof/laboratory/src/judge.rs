@@ -1,13 +1,14 @@
 //! Recorded volumes as subjects of an exploration: recovered, checked and read by the code that ships.
 
 use crate::after::record_after;
+use crate::explore::is_turn;
 use crate::kernel;
 use crate::log::Log;
 use crate::names::Names;
 use crate::rot::Flip;
 use crate::run::Run;
 use crate::subject::{Description, Subject};
-use ondol::{JournalEngine, Options, RecoverReport, Volume};
+use ondol::{DataMode, JournalEngine, OpenOptions, Options, RecoverReport, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_coverage::{Heard, NOTHING};
 use ondol_env::sync::Arc;
@@ -16,7 +17,7 @@ use ondol_testkit::disks::{self, Disks};
 use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image::{self, clock};
 use ondol_testkit::op::Fill;
-use ondol_volume::{Caller, Error, ROOT, Volume as Inodes};
+use ondol_volume::{Caller, Error, FileType, ROOT, Volume as Inodes};
 
 /// A recorded run of a volume on its disks: what its calls were, and which snapshots they allow, are its own.
 pub trait VolumeRun: Sync {
@@ -84,7 +85,13 @@ impl<R: VolumeRun> Subject for R {
     }
 
     fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
-        let volume = open(self, &disks::recorded(layers, domain)).map_err(|e| format!("cannot be opened: {e}"))?;
+        let stores = disks::recorded(layers, domain);
+        // Some are recovered by a tool first.
+        if Layer::fingerprint_of(&mut layers.to_vec()).is_multiple_of(2) {
+            let recovered = stores.media().and_then(ondol::recover_media);
+            return recovered.map(drop).map_err(|e| format!("cannot be recovered: {e}"));
+        }
+        let volume = open(self, &stores).map_err(|e| format!("cannot be opened: {e}"))?;
         // What was done about orphans becomes durable. Dropped without being closed: the next crash comes before that, or right then.
         volume.sync().map_err(|e| format!("cannot be synced after recovery: {e}"))
     }
@@ -102,12 +109,25 @@ impl<R: VolumeRun> Subject for R {
         })
     }
 
+    fn is_same(&self, one: &[Layer], other: &[Layer]) -> Result<bool, String> {
+        let snapshot = |layers: &[Layer]| {
+            let volume = open(self, &disks::stores(layers)).map_err(|e| format!("cannot be mounted: {e}"))?;
+            dump::of_volume(volume.inodes()).map_err(|e| format!("cannot be read: {e}"))
+        };
+        // Elsewhere overwritten bytes, and new ones, may be there in part.
+        Ok(self.opening().0.data() != Some(DataMode::Journal) || snapshot(one)? == snapshot(other)?)
+    }
+
     fn judge(&self, recovered: &[Layer], events: usize) -> Result<R::Found, String> {
         let stores = disks::stores(recovered);
         check(&stores).map_err(|e| format!("after recovery: {e}"))?;
         let volume = open(self, &stores).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
         let found = dump::of_volume(volume.inodes()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
-        self.compare(&found, &volume.recovered(), events)
+        let is = self.compare(&found, &volume.recovered(), events)?;
+        if is_turn(GROWN_EVERY, Layer::fingerprint_of(&mut recovered.to_vec())) {
+            grows(&volume, &found)?;
+        }
+        Ok(is)
     }
 
     fn still_allowed(&self, matched: &R::Found, events: usize) -> bool {
@@ -190,6 +210,28 @@ impl<R: VolumeRun> Subject for R {
     fn describe(&self) -> Description {
         VolumeRun::describe(self)
     }
+}
+
+/// Of so many results of recovery, the files of one grow.
+const GROWN_EVERY: u64 = 4;
+
+/// Files become longer, and have zeros there: whatever was stored behind their ends.
+fn grows(volume: &Volume, found: &Snapshot) -> Result<(), String> {
+    const MORE: usize = 5000;
+    for (path, entry) in found.entries().filter(|(_, entry)| entry.kind == FileType::Regular) {
+        // Some may not be changed, or find no space.
+        let Ok(file) = OpenOptions::new().read(true).write(true).open(volume, path.as_str()) else { continue };
+        let (size, mut more) = (entry.content.len(), [0; MORE]);
+        if file.set_len(size + MORE as u64).is_err() {
+            continue;
+        }
+        let read = file.read_at(&mut more, size).map_err(|e| format!("{path}: grown, and cannot be read: {e}"))?;
+        if let Some(at) = more.iter().position(|byte| *byte != 0) {
+            return Err(format!("{path}: grown after recovery, it has {} at byte {at} of {read} new ones", more[at]));
+        }
+        file.set_len(size).map_err(|e| format!("{path}: cannot be cut: {e}"))?;
+    }
+    Ok(())
 }
 
 /// Opens a state of a run, as after the power is back: with other random numbers, and without threads.

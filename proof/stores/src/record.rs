@@ -5,7 +5,7 @@ use ondol_env::sync::Arc;
 use ondol_power::{Event, PowerDomain};
 use std::io::IoSlice;
 
-/// A store that passes everything on to `inner` and records writes, discards and flushes in a power domain.
+/// A store that passes everything on to `inner`, and records writes, discards, flushes and (for who asks) reads in a power domain.
 #[derive(Debug)]
 pub struct Recorder<S> {
     inner: S,
@@ -40,10 +40,12 @@ impl<S: BlockStore> BlockStore for Recorder<S> {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.domain.note_read(self.medium, offset, buf.len() as u64);
         self.inner.read(offset, buf)
     }
 
     fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.domain.note_read(self.medium, offset, len as u64);
         self.inner.with(offset, len, f)
     }
 

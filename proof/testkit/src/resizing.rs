@@ -1,7 +1,8 @@
 //! Volumes that are to be given another size.
 
+use crate::dump;
 use crate::image::{self, Spec};
-use crate::tooled::{Tool, Tooled};
+use crate::tooled::{Step, Tool, Tooled};
 use ondol::{Extent, Fallocate, File, NewSize, OpenOptions, Options, SetXattr, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
@@ -21,6 +22,8 @@ enum Filled {
     Everywhere,
     /// Hardly anything is free before the new end.
     BeforeTheEnd,
+    /// Nothing is free, and it grows while it is in use.
+    Full,
     /// Two files, of which the second could go where the first one's mapping was.
     InTurn,
 }
@@ -29,10 +32,12 @@ enum Filled {
 type Case = (&'static str, &'static str, u64, u64, Filled);
 
 /// All of them.
-const ALL: [Case; 12] = [
+const ALL: [Case; 14] = [
     ("grown", "-g 1024", 6, 9, Filled::AtTheEnd),
     ("grown-into-meta-bg", "-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 10, Filled::AtTheEnd),
     ("grown-into-its-reserve", "-O ^flex_bg -g 512 -E resize=65536", 7, 10, Filled::AtTheEnd),
+    ("grown-in-use", "-m 0 -O ^flex_bg -g 512 -E resize=65536", 7, 9, Filled::Full),
+    ("grown-in-use-into-meta-bg", "-m 0 -O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 10, Filled::Full),
     ("shrunk", "-g 2048", 9, 6, Filled::AtTheEnd),
     ("shrunk-in-many-groups", "-O ^metadata_csum,^extent,^64bit -g 512", 9, 5, Filled::AtTheEnd),
     ("shrunk-with-orphans", "-O orphan_file,inline_data -I 256 -g 1024", 9, 5, Filled::AtTheEnd),
@@ -89,10 +94,50 @@ pub fn make(name: &str) -> Result<Tooled, String> {
             fill_at_the_end(&volume).map_err(text)?;
         }
         Filled::BeforeTheEnd => fill_before(&volume, to * MIB).map_err(text)?,
+        Filled::Full => fill(&volume).map_err(text)?,
         Filled::InTurn => fill_in_turn(&volume, &bytes, to * MIB)?,
     }
     volume.close().map_err(text)?;
-    Tooled::new(name, vec![Layer::new(store.to_bytes())], vec![Tool::Resize(NewSize::Bytes(to * MIB))])
+    let tool = match filled {
+        Filled::Full => Tool::Grow(from * MIB..to * MIB),
+        _ => Tool::Resize(NewSize::Bytes(to * MIB)),
+    };
+    Tooled::new(name, vec![Layer::new(store.to_bytes())], vec![tool])
+}
+
+/// Group after group, from one size to another. What has been done before a crash is done again.
+pub(crate) fn grow(
+    image: Arc<dyn BlockStore>,
+    volume: Volume,
+    sizes: &Range<u64>,
+    tell: &mut dyn FnMut(Step),
+) -> ondol::Result<()> {
+    let sb = Image::open(image)?.superblock().clone();
+    let (unit, mut now) = (u64::from(sb.block_size()), sb.blocks_count());
+    let per_group = u64::from(sb.blocks_per_group());
+    let ends = (sizes.start / unit..sizes.end / unit).step_by(per_group as usize);
+    for (n, from) in ends.enumerate() {
+        let to = (from + per_group).min(sizes.end / unit);
+        // The last group becomes whole, and then there is another one.
+        let whole = sb.group_first_block(0) + (from - sb.group_first_block(0)).next_multiple_of(per_group);
+        for blocks in [whole, to] {
+            if now < blocks {
+                volume.resize(Some(blocks * unit))?;
+                tell(Step::Blocks(blocks));
+                now = blocks;
+            }
+        }
+        for part in 0..2 {
+            let file =
+                OpenOptions::new().write(true).create(true).truncate(true).open(&volume, format!("/{n}{part}"))?;
+            tell(Step::Holds(dump::of_volume(volume.inodes())?));
+            file.write_at(&[7; 40_000], 0)?;
+            tell(Step::Holds(dump::of_volume(volume.inodes())?));
+        }
+        volume.sync()?;
+        tell(Step::Synced);
+    }
+    volume.close()
 }
 
 /// Writes every fourth KiB of a file, each of another byte.
@@ -124,6 +169,24 @@ fn fill_at_the_end(volume: &Volume) -> ondol::Result<()> {
     volume.set_xattr("/d/e", "user.much", [8; 700], SetXattr::Any)?;
     volume.symlink("t".repeat(200), "/d/link")?;
     (0..n - 1).try_for_each(|n| volume.remove_file(format!("/d/f{n:03}")))
+}
+
+/// Leaves hardly anything free.
+fn fill(volume: &Volume) -> ondol::Result<()> {
+    let (mut n, mut len) = (0, 300 * BLOCK as usize);
+    while len > 4096 {
+        let name = format!("/f{n}");
+        match volume.write(&name, vec![n; len]) {
+            Err(e) if e.kind() == std::io::ErrorKind::StorageFull => {
+                volume.remove_file(&name)?;
+                volume.sync()?;
+                len /= 2;
+            }
+            written => written?,
+        }
+        n += 1;
+    }
+    Ok(())
 }
 
 /// Bytes of a block of these volumes.

@@ -6,6 +6,7 @@
 use crate::disks::{self, Disks};
 use crate::dump::{self, Snapshot, Strictness};
 use crate::image;
+use crate::resizing;
 use ondol::{Error, FormatOptions, JournalEngine, Media, NewSize, OpenOptions, Options, Tune, Volume, check_media};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::Env;
@@ -16,7 +17,7 @@ use ondol_medium::Pool;
 use ondol_power::Layer;
 use ondol_volume::{Image, ResizeStep};
 use std::fmt::Display;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// A program that changes an image.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub enum Tool {
     Tune(Tune),
     /// Another size.
     Resize(NewSize),
+    /// From one size, in bytes, to a larger one, while it is in use, with files in the space that is new.
+    Grow(Range<u64>),
     /// A new volume over the old one; as in a file, or as on a device.
     Format {
         /// What is discarded holds zeros.
@@ -53,6 +56,8 @@ pub enum Step {
     Blocks(u64),
     /// It holds this, which is not durable yet.
     Holds(Snapshot),
+    /// What it holds is durable.
+    Synced,
     /// A tool has ended.
     Ended,
 }
@@ -145,6 +150,7 @@ impl Tool {
                 };
                 ondol::resize_media(&place.media()?, *to, env, tell).map(drop)
             }
+            Self::Grow(sizes) => resizing::grow(place.image()?, place.open()?, sizes, tell),
             Self::Format { is_file } => {
                 // Few writes, so that more of what may survive of them is tried.
                 let features = if *is_file { "^resize_inode" } else { "^resize_inode,^orphan_file" };
@@ -258,6 +264,7 @@ impl Tooled {
                 (Step::Blocks(blocks), found) => {
                     Stage { found: found.map(|found| Found { blocks, ..found }), ended, is_durable: true }
                 }
+                (Step::Synced, found) => Stage { found, ended, is_durable: true },
                 (Step::Holds(seen), found) => {
                     let found = found.map(|found| Found { seen: Arc::new(seen), ..found });
                     Stage { found, ended, is_durable: false }

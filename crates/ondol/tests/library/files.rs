@@ -1,6 +1,8 @@
 //! Files, directories and what is known of them, as programs that know `std::fs` use them.
 
-use ondol::{DirBuilder, Error, FileTimes, FileType, FormatOptions, OpenOptions, Options, Result, Volume};
+use ondol::{
+    DirBuilder, Error, FileTimes, FileType, FormatOptions, JournalEngine, OpenOptions, Options, Result, Volume,
+};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -184,6 +186,24 @@ fn a_tree_is_removed_and_links_in_it_are_not_followed() {
     volume.write("/file", b"").unwrap();
     assert_eq!(refused(volume.create_dir_all("/file/below")).0, ErrorKind::AlreadyExists);
     volume.close().unwrap();
+}
+
+/// A cache that holds nothing, and one inode: everything leaves at once, and nothing waits for room that cannot come.
+#[test]
+fn a_cache_may_have_no_room_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    for engine in [JournalEngine::Classic, JournalEngine::Compressed] {
+        let image = dir.path().join(engine.name());
+        Volume::format(&image, &FormatOptions::new().size(16 << 20)).unwrap();
+        let options = Options::default().with_journal(engine).with_cache(0).with_cached_inodes(1);
+        let volume = Volume::open_with(&image, &options).unwrap();
+        volume.create_dir("/d").unwrap();
+        let names = || (0..40u8).map(|n| (n, format!("/d/{n}")));
+        names().for_each(|(n, name)| volume.write(name, vec![n; 5000]).unwrap());
+        names().for_each(|(n, name)| assert_eq!(volume.read(name).unwrap(), vec![n; 5000]));
+        volume.close().unwrap();
+        assert!(ondol::check(&image).unwrap().is_clean());
+    }
 }
 
 /// Files that are removed, as many as there may be, and open all the while, as a mount has them: they leave the cache,

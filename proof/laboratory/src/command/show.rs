@@ -47,7 +47,10 @@ impl Sum {
             report.crash_points,
             report.violations.len()
         );
-        say!("  order: the logs of {runs} runs were held against their rules, at each of {events} events");
+        say!(
+            "  order: the logs of {runs} runs were held against their rules, at each of {events} events; {} values that recovery reads before they are durable were varied",
+            report.read
+        );
         say!(
             "  after a crash: {} states in crashed recoveries, {} of volumes in use again, {} with a bit that has changed",
             report.nested,
@@ -205,6 +208,7 @@ impl<'a> Show<'a> {
             "used": report.used,
             "used_states": report.used_states,
             "flipped": report.flipped,
+            "read": report.read,
             "e2fsck": report.second_opinions,
             "kernel": report.by_kernel,
             "workloads": workloads,

@@ -1,6 +1,7 @@
 //! Building the states of a run, skipping those that were seen, recovering and judging the others.
 
 mod kind;
+mod reads;
 mod replay;
 mod report;
 mod story;
@@ -15,6 +16,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// How far an exploration goes.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +119,10 @@ pub struct Watch {
 
 /// Explores a run.
 pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Report {
-    with(subject, limits, watch, |explorer, place| explorer.run(place))
+    with(subject, limits, watch, |explorer, place| {
+        explorer.run(place);
+        explorer.directed(place);
+    })
 }
 
 fn with<S: Subject>(
@@ -385,6 +390,13 @@ struct Recovery {
     events: Vec<Event>,
     /// Edges that were executed between them.
     heard: Heard,
+}
+
+/// What the coming back from a state reads; nothing where it fails, which is judged elsewhere.
+fn noted<S: Subject>(subject: &S, layers: &[Layer]) -> Vec<(u32, Range<u64>)> {
+    let domain = PowerDomain::with_reads();
+    let came_back = subject.come_back(layers, &domain);
+    came_back.map(|()| domain.take_reads()).unwrap_or_default()
 }
 
 /// Records the coming back from a state.

@@ -22,6 +22,9 @@ fn judged<S: Subject>(subject: &S, path: &CasePath) -> Result<Result<(), String>
     if let Some(Then::Flipped(flip)) = path.1 {
         return Ok(subject.judge_flipped(&layers, flip, happened));
     }
+    if let Some(Then::Half(at)) = path.1 {
+        return super::reads::half_again(subject, &path.0[0], at);
+    }
     let recovered = match subject.recover(&layers) {
         Ok(recovered) => recovered,
         Err(what) => return Ok(Err(what)),

@@ -36,6 +36,8 @@ pub struct Report {
     pub used: u64,
     /// Distinct states of that.
     pub used_states: u64,
+    /// What recovery read of what might be lost, at places where that was varied.
+    pub read: u64,
     /// States of which a bit of the log was changed.
     pub flipped: u64,
     /// What the run has shown that can be new.
@@ -59,6 +61,7 @@ impl Report {
         self.by_kernel += other.by_kernel;
         self.used += other.used;
         self.used_states += other.used_states;
+        self.read += other.read;
         self.flipped += other.flipped;
         for violation in other.violations {
             match self.violations.iter_mut().find(|known| known.kind() == violation.kind()) {
@@ -80,6 +83,8 @@ pub enum Then {
     Used(After),
     /// A bit of its log changed: `/^` and the bit.
     Flipped(Flip),
+    /// What of its losses is there in part is compared with each whole of it: `/~` and its number.
+    Half(usize),
 }
 
 /// A volume was recovered and used: `/@` and the seed of that, and `/` and a case if it was crashed then.
@@ -101,6 +106,7 @@ impl fmt::Display for CasePath {
             Some(Then::Used(After { seed, case: None })) => write!(f, "/@{seed}"),
             Some(Then::Used(After { seed, case: Some(case) })) => write!(f, "/@{seed}/{case}"),
             Some(Then::Flipped(flip)) => write!(f, "/^{flip}"),
+            Some(Then::Half(at)) => write!(f, "/~{at}"),
         }
     }
 }
@@ -112,6 +118,10 @@ impl std::str::FromStr for CasePath {
         let cases = |text: &str| text.split('/').map(str::parse).collect::<Result<Vec<Case>, _>>();
         if let Some((crashed, flip)) = text.split_once("/^") {
             return Ok(Self(cases(crashed)?, Some(Then::Flipped(flip.parse()?))));
+        }
+        if let Some((crashed, at)) = text.split_once("/~") {
+            let at = at.parse().map_err(|_| format!("no number of a part: {at}"))?;
+            return Ok(Self(cases(crashed)?, Some(Then::Half(at))));
         }
         let Some((crashed, after)) = text.split_once("/@") else { return Ok(Self(cases(text)?, None)) };
         let (seed, case) = after.split_once('/').map_or((after, None), |(seed, case)| (seed, Some(case)));

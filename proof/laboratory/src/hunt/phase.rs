@@ -151,11 +151,12 @@ impl<'a> Phase<'a> {
             Phase::endless("few blocks", 3, move |round| Box::new(workload::few_blocks(other(round)))).wide(40),
             Phase::endless("little space", 2, move |round| Box::new(workload::scarce(other(round)))),
             Phase::guided(3, seed),
-            Phase::endless("threads", 5, move |round| Box::new(workload::threads(other(round)))),
-            Phase::endless("faults", 2, move |round| {
+            Phase::endless("threads", 8, move |round| Box::new(workload::threads(other(round)))),
+            Phase::endless("faults", 3, move |round| {
                 let single = workload::scattered(workload::exhaustive_1(), other(round));
                 let of_one = single.zip(workload::random(other(round))).zip(workload::few_blocks(other(round)));
-                Box::new(of_one.zip(workload::apart(other(round))).flat_map(|(((a, b), c), d)| [a, b, c, d]))
+                let of_some = workload::apart(other(round)).zip(workload::in_place(other(round)));
+                Box::new(of_one.zip(of_some).flat_map(|(((a, b), c), (d, e))| [a, b, c, d, e]))
             })
             .wide(100)
             .failing(),

@@ -10,7 +10,7 @@ mod short;
 mod vary;
 
 pub use mount::Mount;
-pub use random::{apart, few_blocks, handed_on, random, scarce, threads};
+pub use random::{apart, few_blocks, handed_on, in_place, random, scarce, threads};
 pub use scenes::{scenes, scenes_of};
 pub use vary::Corpus;
 

@@ -15,7 +15,7 @@ pub enum Mount {
     Roomy,
     /// The same with little dirty data, and what is at home is overwritten in the log.
     Zeroing,
-    /// Little dirty data is allowed.
+    /// Little dirty data is allowed, and the cache has a few blocks.
     Dirty,
     /// As [`Mount::Tight`], and an fsync covers its file alone (`fsync=file`).
     File,
@@ -78,7 +78,7 @@ impl Mount {
             Self::Early => options.with_cache(ROOMY).with_kept(2 << 10),
             Self::Through => options.with_cache(ROOMY).with_device(DeviceClass::Memory),
             Self::Zeroing => options.with_cache(ROOMY).with_zeroing(true),
-            Self::Dirty => little(options),
+            Self::Dirty => little(options).with_cache(LITTLE),
         }
     }
 }

@@ -71,13 +71,15 @@ fn generations(seed: u64) -> String {
 /// Interleavings of each program of threads.
 const SCHEDULES: u32 = 40;
 
-/// Two or three threads after others, short programs and longer ones, without end. In one of eight, blocks change their owners beside each other.
+/// Two or three threads after others, short programs and longer ones, without end. In one of eight, blocks change their owners beside each other, in
+/// one files lose their names, and in two all make something durable.
 pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let of_this = seed.rotate_left(32) ^ n;
         match n % 8 {
             5 => return hands_on(format!("threads {seed}/{n}"), of_this, n / 8),
             1 | 6 => return syncs(format!("threads {seed}/{n}"), of_this, n / 8),
+            3 => return nameless(format!("threads {seed}/{n}"), of_this, n / 8),
             _ => {}
         }
         let count = 2 + n as usize % 2;
@@ -88,7 +90,7 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
             calls[0].push(Op::Sync);
         }
         let (mut before, mut mount) = (threads::random::before(), Mount::in_turn(n / 3));
-        if n % 16 == 3 {
+        if n % 16 == 4 {
             mount = Mount::Lap;
             before.extend(parse(&full_log("/d/c", of_this)));
         }
@@ -147,6 +149,33 @@ pub fn apart(seed: u64) -> impl Iterator<Item = Workload> + Send {
                 background: (!n.is_multiple_of(3)).then_some(6),
                 lead: 0,
             }),
+        }
+    })
+}
+
+/// Overwrites in place, and syncs that have nothing else to make durable, for a medium that fails. Without end.
+pub fn in_place(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    (0..).map(move |n: u64| {
+        let random = Fixed::new(Timestamp::default(), seed.rotate_left(32) ^ n ^ 0x1A);
+        let below = |n: u64| u64::from(random.random_u32()) % n;
+        let one = |step: u64| {
+            let (file, at, len) = (below(2), below(8) * 1024, 1 + below(8000));
+            let change = match below(6) {
+                0 => format!("write /{file} {at} {len} #{}", step + 10),
+                _ => format!("write-back /{file} {at} {len} #{}", step + 10),
+            };
+            let then = ["fdatasync", "fdatasync", "fsync", "fsync", "read"][below(5) as usize];
+            let then = if then == "read" { format!("read /{file} 0 20000") } else { format!("{then} /{file}") };
+            format!("{change}\n{then}\n")
+        };
+        Workload {
+            name: format!("in place {seed}/{n}"),
+            image: Kind::in_turn(n),
+            mount: Mount::in_turn(n / 3),
+            before: parse("create /0 0644\nwrite /0 0 20000 #1\ncreate /1 0644\nwrite /1 0 20000 #2"),
+            remount: false,
+            calls: parse(&(0..2 + below(4)).map(one).collect::<String>()),
+            others: None,
         }
     })
 }
@@ -232,45 +261,94 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
     let below = |n: u64| u64::from(random.random_u32()) % n;
     let count = 2 + below(2);
     let longest = [600, 600, 3000, 3000, 5000, 60_000][below(6) as usize];
-    // Every second one changes stored bytes and no times, and so in place where it may.
-    let is_plain = below(2) == 0;
-    let sizes = if is_plain { [9000; 3] } else { [1000, 9000, longest] };
+    // Every second one changes stored bytes and no times, and so in place where it may. In some, ranges change places meanwhile.
+    let (is_plain, exchanges) = (below(2) == 0, below(3) == 0);
+    let sizes = if is_plain || exchanges { [9000; 3] } else { [1000, 9000, longest] };
     let creates: String = (0..count).map(|at| format!("create /{at} 0644\n")).collect();
     let writes = |at: u64| format!("write /{at} 0 {} #{}\n", sizes[below(3) as usize], at + 1);
     let before = creates + &(0..count).map(writes).collect::<String>();
-    let change = |at: u64, fill: u64| match below(12) {
-        _ if is_plain => format!("write-back /{at} {} {} #{fill}", below(5) * 1024, 1 + below(4000)),
+    let is_one = below(3) == 0;
+    let change = |at: u64, fill: u64| match below(13) {
+        _ if exchanges && below(2) == 0 => {
+            ["exchange @0 0 @1 0 4096", "exchange @0 4096 @1 0 4096", "exchange-ends @0 0 @1 0"][below(3) as usize]
+                .to_owned()
+        }
+        _ if is_plain || exchanges => format!("write-back /{at} {} {} #{fill}", below(5) * 1024, 1 + below(4000)),
         0..7 => format!("write /{at} {} {} #{fill}", below(3) * 1024, 1 + below(longest)),
         7 => format!("write /{at} 0 {longest} #{fill}"),
         8 => format!("setxattr /{at} user.x {} #{fill}", 1 + below(600)),
         9 => format!("create /{at}n 0644"),
+        12 => format!("mkdir /{at}d{fill} 0755"),
         10 => format!("truncate /{at} {}", below(3) * 700),
         _ => format!("read /{at} 0 {longest}"),
     };
     let durable = |at: u64| match below(8) {
         0..3 => format!("fdatasync /{at}"),
-        3..6 => format!("fsync /{at}"),
-        6 => "sync".to_owned(),
+        3..5 => format!("fsync /{at}"),
+        5 => "sync".to_owned(),
         _ => "bring-home".to_owned(),
     };
     let calls = |at: u64| {
-        // Now and then it is another's file.
-        let file = if below(4) == 0 { (at + 1) % count } else { at };
+        // Now and then it is another's file, and in some programs the same for all.
+        let file = match below(4) {
+            _ if is_one => 0,
+            0 => (at + 1) % count,
+            _ => at,
+        };
         let lines = (0..1 + below(2)).map(|n| change(file, 100 * at + 10 + n) + "\n" + &durable(file));
-        parse(&lines.collect::<Vec<_>>().join("\n"))
+        let opens = if exchanges { "open @0 /0\nopen @1 /1\n" } else { "" };
+        parse(&(opens.to_owned() + &lines.collect::<Vec<_>>().join("\n")))
     };
     let images = [Kind::WholeSeconds, Kind::Pool, Kind::Small, Kind::OrphanFile, Kind::WholeSeconds, Kind::Pages];
     Workload {
         name,
         image: images[n as usize % images.len()],
-        mount: [Mount::Tight, Mount::Dirty, Mount::in_turn(2 * n + 1)][n as usize / 2 % 3],
+        mount: [Mount::Tight, Mount::Dirty, Mount::Early, Mount::in_turn(2 * n + 1)][n as usize / 2 % 4],
         before: parse(&before),
         remount: false,
         calls: calls(0),
         others: Some(Others {
             calls: (1..count).map(calls).collect(),
             schedules: Schedules::Search { seed, count: SCHEDULES },
-            background: (n % 4 == 3).then_some(2),
+            background: (n % 4 >= 2).then_some(2),
+            lead: 0,
+        }),
+    }
+}
+
+/// Two or three threads whose files lose their names, get some, and are closed beside each other, and which make directories.
+fn nameless(name: String, seed: u64, n: u64) -> Workload {
+    let random = Fixed::new(Timestamp::default(), seed);
+    let below = |n: u64| u64::from(random.random_u32()) % n;
+    let count = 2 + below(2);
+    let before: String = (0..2 * count)
+        .map(|at| format!("create /{at} 0644\nwrite /{at} 0 {} #{}\n", 1 + below(9000), at + 1))
+        .collect();
+    let life = |file: u64, fill: u64| match below(8) {
+        6 => format!("mkdir /d{file} 0755\n"),
+        7 => format!("mkdir /d{file} 0755\nrmdir /d{file}\n"),
+        0..3 => format!("open @0 /{file}\nunlink /{file}\n{}close @0\n", ["", "sync\n"][below(2) as usize]),
+        3 => format!("open @0 /{file}\nunlink /{file}\ntruncate @0 100\nclose @0\n"),
+        4 => format!("tmpfile @1 / 0600\nwrite @1 0 3000 #{fill}\nclose @1\n"),
+        _ => format!("tmpfile @1 / 0600\nlink @1 /n{file}\nunlink /{file}\n"),
+    };
+    let calls = |at: u64| {
+        let ends = ["sync\n", "sync\n", "bring-home\n", ""][below(4) as usize];
+        let lines = (0..1 + below(2)).map(|n| life(2 * at + n, 100 * at + 10 + n));
+        parse(&(lines.collect::<String>() + ends))
+    };
+    let images = [Kind::OrphanFile, Kind::Pages, Kind::Small];
+    Workload {
+        name,
+        image: images[n as usize % images.len()],
+        mount: Mount::in_turn(n),
+        before: parse(&before),
+        remount: false,
+        calls: calls(0),
+        others: Some(Others {
+            calls: (1..count).map(calls).collect(),
+            schedules: Schedules::Search { seed, count: SCHEDULES },
+            background: None,
             lead: 0,
         }),
     }

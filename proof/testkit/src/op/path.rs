@@ -80,6 +80,14 @@ impl File {
         self.path().is_some()
     }
 
+    /// Its handle, if it is one.
+    pub(crate) fn handle_mut(&mut self) -> Option<&mut u8> {
+        match self {
+            Self::Path(_) => None,
+            Self::Handle(handle) => Some(handle),
+        }
+    }
+
     /// Its name, if it is named.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -19,7 +19,7 @@ struct Run {
 }
 
 /// Cuts a file, or extends it: past the log, or in it. An error is what the disk has refused before.
-fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) -> Result<(), ()> {
+pub(super) fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) -> Result<(), ()> {
     let change = || {
         let mut k = call.kernel.lock();
         k.cut(call.file, len as usize);

@@ -1,6 +1,7 @@
 //! Processes, threads of theirs and a drain in interleavings that a seed decides, and power cuts of those.
 
 use super::kernel::{Disk, Kernel, OneCall, medium};
+use super::program::cut;
 use super::{Random, Shown};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, thread};
@@ -91,6 +92,13 @@ impl Rig {
         }
     }
 
+    /// Of a file that has no slot nobody cuts anything.
+    fn cut(&self, client: &Client, call: &OneCall<'_>, len: u64) {
+        if let Some(slot) = client.slot(&call.look().unwrap()).unwrap() {
+            cut(client, slot, call, len).unwrap();
+        }
+    }
+
     fn sync(&self, client: &Client, call: &OneCall<'_>) {
         let before = self.kernel.lock().states[call.file].len() - 1;
         match client.slot(&call.look().unwrap()).unwrap() {
@@ -106,7 +114,7 @@ impl Rig {
     }
 }
 
-/// Writes to a file of its own and to the one of all.
+/// Writes to a file of its own and to the one of all, and cuts them.
 fn program(rig: &Arc<Rig>, who: usize, seed: u64) -> Task {
     let rig = Arc::clone(rig);
     Box::new(move || {
@@ -117,8 +125,9 @@ fn program(rig: &Arc<Rig>, who: usize, seed: u64) -> Task {
             let bytes = vec![(n * 4 + who + 1) as u8; 1 + random.below(400) as usize];
             let (place, durable) = (Place::At(random.below(3) * 50), random.below(6) == 0);
             let call = OneCall { kernel: &rig.kernel, file, place, bytes: &bytes, durable, away: None };
-            match random.below(5) {
-                0..3 => rig.write(client, &call),
+            match random.below(7) {
+                0..4 => rig.write(client, &call),
+                4 => rig.cut(client, &call, random.below(300)),
                 _ => rig.sync(client, &call),
             }
             if random.below(3) == 0 {

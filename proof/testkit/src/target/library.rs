@@ -153,8 +153,8 @@ pub(super) fn do_op(
             volume.step_until_idle()?;
         }
         Op::Read { file, at, len, kept } => {
-            let Attr { ino, size, .. } = call.readable(file)?;
-            return Ok(views.read(call.volume, ino, *at, (size.saturating_sub(*at).min(*len), *kept))?);
+            let ino = call.readable(file)?.ino;
+            return Ok(views.read(call.volume, ino, *at, (*len, *kept))?);
         }
         Op::Sync => volume.sync()?,
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),

@@ -119,8 +119,11 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
         _ if thread >= MOST_THREADS => return Err("there are too many threads"),
         Op::Append { .. } => return Err("what it writes depends on where"),
         Op::Remount => return Err("the others are on the volume"),
-        Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } | Op::Exchange { .. } => {
+        Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => {
             return Err("bytes that move cannot be followed through every order");
+        }
+        Op::Exchange { file, other, .. } if file.is_path() || other.is_path() => {
+            return Err("only handles are exchanged: two paths are looked up one after the other");
         }
         op if op.is_stepwise(ATOMIC_WRITE) => return Err("it is not atomic"),
         _ => {}
@@ -130,14 +133,12 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
 
 fn handles(op: &mut Op) -> Vec<&mut u8> {
     let file = match op {
+        Op::Exchange { file, other, .. } => return [file, other].into_iter().filter_map(File::handle_mut).collect(),
         Op::Open { handle, .. } | Op::Tmpfile { handle, .. } | Op::Close { handle } => return vec![handle],
         Op::Link { from, .. } => Some(from),
         op => op.file_mut(),
     };
-    match file {
-        Some(File::Handle(handle)) => vec![handle],
-        _ => Vec::new(),
-    }
+    file.and_then(File::handle_mut).into_iter().collect()
 }
 
 /// A point in the life of one call, as the id of a mark in the event sequence.

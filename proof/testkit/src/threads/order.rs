@@ -51,7 +51,7 @@ pub(super) struct History {
     pub(super) first: Vec<Vec<usize>>,
     /// By thread and call: what it made durable.
     pub(super) covered: Vec<Vec<Option<Progress>>>,
-    /// Steps that commit a map, as thread and step.
+    /// Steps that commit a map or exchange ranges, as thread and step.
     commits: BTreeSet<(usize, usize)>,
     threads: usize,
 }
@@ -133,7 +133,8 @@ impl History {
             }
         }
         let ends = calls.iter().zip(&first).enumerate().flat_map(|(thread, (calls, first))| {
-            let commits = calls.iter().zip(&first[1..]).filter(|(call, _)| matches!(call.op, Op::MapCommit { .. }));
+            let is_commit = |op: &Op| matches!(op, Op::MapCommit { .. } | Op::Exchange { .. });
+            let commits = calls.iter().zip(&first[1..]).filter(move |(call, _)| is_commit(&call.op));
             commits.map(move |(_, end)| (thread, end - 1))
         });
         let commits = ends.collect();
@@ -141,7 +142,7 @@ impl History {
         Self { marks, before, first, covered, commits, threads: calls.len() }
     }
 
-    /// Whether the step that leads from one state to the next commits a map.
+    /// Whether the step that leads from one state to the next commits a map or exchanges ranges.
     pub(super) fn is_commit(&self, one: &State, next: &State) -> bool {
         one.step_to(next).is_some_and(|step| self.commits.contains(&step))
     }

@@ -1,0 +1,132 @@
+//! What recovery reads of what a crash may leave: states that differ in that alone, and values that nothing covers.
+//!
+//! Of thousands of lines and blocks that are on their way, recovery reads a few. At places of a run the power coming back is recorded with
+//! its reads. What it reads and what is not durable (a cross-failure race) is then varied alone: there or not, in parts, with all else there,
+//! or lost, or only what is older. What is covered, by a checksum or by being one word, has no half: recovery
+//! makes of a part what it makes of some whole. A third outcome is a finding by itself.
+
+use super::{CasePath, Explorer, Place, Then, noted};
+use crate::subject::Subject;
+use ondol_env::{Env, Fixed, Timestamp};
+use ondol_power::{Case, Cut, Event, Item, Keep, Layer};
+use std::collections::HashSet;
+
+/// One of so many states of a run is of these.
+const PART: u64 = 8;
+
+/// What of one place is varied at most, and how often each is torn beside the same others.
+const MOST: usize = 12;
+const TORN: usize = 3;
+
+impl<S: Subject> Explorer<'_, S> {
+    /// Varies what recovery reads, at places of the run that are chosen by its seed.
+    pub(super) fn directed(&mut self, place: &Place<'_>) {
+        let every = self.report.states.max(1) / PART;
+        let mut random = Fixed::new(Timestamp::default(), self.every.sampling.seed ^ 0x5EAD);
+        let ends = |event: &Event| matches!(event, Event::Flush { .. } | Event::Fence { .. } | Event::Settled { .. });
+        let mut places: Vec<usize> = (1..=place.events.len())
+            .filter(|n| self.subject.is_narrowed(*n) || place.events.get(*n).is_none_or(ends))
+            .collect();
+        // A few of them, in their order.
+        let most = (every as usize / (4 * MOST)).max(1);
+        while places.len() > most {
+            places.swap_remove(random.random_u32() as usize % places.len());
+        }
+        places.sort_unstable();
+        let mut cut = Cut::new(place.media);
+        let mut places = places.into_iter().peekable();
+        for (n, event) in (1..).zip(place.events) {
+            cut.advance(event);
+            if places.next_if_eq(&n).is_some() && cut.items().len() > 1 && !self.vary(place, &cut, &mut random) {
+                return;
+            }
+        }
+    }
+
+    /// Varies what recovery reads at one place; whether to go on.
+    fn vary(&mut self, place: &Place<'_>, cut: &Cut<'_>, random: &mut Fixed) -> bool {
+        let mut read = self.read(cut);
+        self.report.read += read.len() as u64;
+        while read.len() > MOST {
+            read.swap_remove(random.random_u32() as usize % read.len());
+        }
+        read.into_iter().all(|at| self.vary_one(place, cut, at, random))
+    }
+
+    /// Which items recovery reads, where nothing or all of what may be there is.
+    fn read(&self, cut: &Cut<'_>) -> Vec<usize> {
+        let n = cut.items().len();
+        let reads = [Keep::None, Keep::All].map(|keep| noted(self.subject, &cut.build(&vec![keep; n])));
+        let reads = reads.concat();
+        let is_read = |item: &Item<'_>| {
+            item.ranges().iter().any(|own| {
+                reads
+                    .iter()
+                    .any(|(medium, bytes)| *medium == item.medium() && bytes.start < own.end && own.start < bytes.end)
+            })
+        };
+        (0..n).filter(|at| is_read(&cut.items()[*at])).collect()
+    }
+
+    fn vary_one(&mut self, place: &Place<'_>, cut: &Cut<'_>, at: usize, random: &mut Fixed) -> bool {
+        let (item, n) = (&cut.items()[at], cut.items().len());
+        let older = (0..n).map(|other| if other < at { Keep::All } else { Keep::None }).collect();
+        for mut keep in [vec![Keep::None; n], vec![Keep::All; n], older] {
+            let mut wholes = HashSet::new();
+            for choice in 0..item.choices() {
+                keep[at] = item.choice(choice);
+                match self.essence(place, cut, &keep) {
+                    Some(essence) => wholes.insert(essence),
+                    None => return false,
+                };
+            }
+            let torn = if item.parts() > 1 { TORN } else { 0 };
+            for _ in 0..torn {
+                keep[at] = item.torn(|_| random.random_u32() as usize % item.choices());
+                match self.essence(place, cut, &keep) {
+                    None => return false,
+                    Some(essence) if wholes.contains(&essence) => {}
+                    Some(_) => {
+                        if let Err(what) = half(self.subject, cut, &keep, at) {
+                            let path = CasePath(vec![Case { events: cut.events(), keep }], Some(Then::Half(at)));
+                            self.found(what, path);
+                            return !self.done;
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// What recovery makes of a state, which is judged; `None`: enough.
+    fn essence(&mut self, place: &Place<'_>, cut: &Cut<'_>, keep: &[Keep]) -> Option<u128> {
+        let fingerprint = Layer::fingerprint_of(&mut cut.build(keep));
+        let goes_on = self.state(place, cut, keep.to_vec());
+        self.seen.get(&fingerprint).copied().filter(|_| goes_on)
+    }
+}
+
+const HALF: &str = "recovery reads what may be there in part, and no checksum or order covers it: of this part it makes what it makes of no whole";
+
+/// Whether recovery makes of the part that is there of an item what it makes of some whole of it.
+fn half<S: Subject>(subject: &S, cut: &Cut<'_>, keep: &[Keep], at: usize) -> Result<(), String> {
+    let (item, made) = (&cut.items()[at], subject.recover(&cut.build(keep))?);
+    for choice in 0..item.choices() {
+        let mut keep = keep.to_vec();
+        keep[at] = item.choice(choice);
+        if subject.is_same(&made, &subject.recover(&cut.build(&keep))?)? {
+            return Ok(());
+        }
+    }
+    Err(HALF.into())
+}
+
+/// The same of [`Then::Half`].
+pub(super) fn half_again<S: Subject>(subject: &S, case: &Case, at: usize) -> Result<Result<(), String>, String> {
+    let cut = Cut::after(subject.media(), &subject.events()[..case.events.min(subject.events().len())]);
+    if at >= cut.items().len() || case.keep.len() != cut.items().len() {
+        return Err("no such loss in this state".into());
+    }
+    Ok(half(subject, &cut, &case.keep, at))
+}
