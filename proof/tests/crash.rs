@@ -155,7 +155,8 @@ fn a_hunt_of_all_phases_begins_everywhere() {
             panic!("{violation}");
         }
         assert!(found.modes.iter().all(|(_, distinct)| *distinct > 0), "{:?}", found.modes);
-        assert!(found.phases.len() >= 5 && found.phases.iter().all(|share| share.workloads > 1), "{:?}", found.phases);
+        // The first workload on a kind of volume also makes it, which may be as long as a phase's share of so short a hunt.
+        assert!(found.phases.len() >= 5 && found.phases.iter().all(|share| share.workloads > 0), "{:?}", found.phases);
     }
 }
 

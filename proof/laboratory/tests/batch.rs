@@ -24,7 +24,7 @@ fn explore(data: DataMode, plant: Option<Defect>, limits: Limits, workload: &Wor
 
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
-    let limits = Limits { second_opinion_every: 20, recrash_every: 5, ..Limits::default() };
+    let limits = Limits { second_opinion_every: 20, recrash_every: 2, ..Limits::default() };
     let mut workload = from_text("life", LIFE, Image::Small).unwrap();
     workload.before = from_text("before", "create /a 0644 ; create /big 0644", Image::Small).unwrap().calls;
     let (mut reached, mut distinct, mut nested) = (Tally::default(), 0, 0);

@@ -11,7 +11,7 @@ use ondol_laboratory::workload::apart;
 use ondol_power::Sampling;
 
 /// Programs that are tried of each.
-const PROGRAMS: usize = 20;
+const PROGRAMS: usize = 40;
 
 const PLANTED: [Defect; 3] = [Defect::UnheardHomeError, Defect::UnheardFlushError, Defect::UnheardTailError];
 
@@ -21,7 +21,7 @@ fn look(engine: JournalEngine, plant: Option<Defect>) -> Option<String> {
     let limits = Limits { sampling, depth: 0, recrash_every: 0, second_opinion_every: 0, ..Limits::default() };
     let limits = Limits { use_every: 0, about: Some(100), ..limits };
     let (data, domain) = (DataMode::Ordered, Domain::Adr);
-    apart(11).filter(|workload| workload.image.is_possible()).take(PROGRAMS).enumerate().find_map(|(n, workload)| {
+    apart(1).filter(|workload| workload.image.is_possible()).take(PROGRAMS).enumerate().find_map(|(n, workload)| {
         let fault = Some(Faults::Search { seed: n as u64, count: 5 });
         let prey = Prey { engine, data, plant, seed: 1, limits, fault, domain, store: None };
         let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();

@@ -126,7 +126,7 @@ fn hand_on(plant: Option<Defect>, programs: usize) -> Option<usize> {
         Limits { sampling, depth: 0, second_opinion_every: 0, use_every: 0, about: Some(40), ..Limits::default() };
     let (engine, data) = (JournalEngine::Scalable, DataMode::Ordered);
     let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
-    handed_on(2).take(programs).position(|workload| {
+    handed_on(4).take(programs).position(|workload| {
         let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();
         assert!(plant.is_some() || report.violations.is_empty(), "{}", report.violations[0]);
         !report.violations.is_empty()
@@ -136,7 +136,7 @@ fn hand_on(plant: Option<Defect>, programs: usize) -> Option<usize> {
 /// The second thread gives back and hands on a block while the first one has yet to tell what its own record frees.
 #[test]
 fn a_block_that_is_handed_on_beside_a_late_word_is_found() {
-    let found = hand_on(Some(Defect::OlderRelease), 30);
+    let found = hand_on(Some(Defect::OlderRelease), 60);
     assert!(found.is_some());
     println!("found in program {}", found.unwrap_or_default() + 1);
     assert_eq!(hand_on(None, 12), None);

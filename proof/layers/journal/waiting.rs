@@ -13,7 +13,9 @@ const COMPRESSED: Compressed = Compressed { zeroing: false };
 /// An engine that lets so many blocks of new data wait.
 fn waiting(blocks: u64) -> Bench {
     let bytes = blocks * BLOCK as u64;
-    bench_with(&COMPRESSED, Config { dirty_bytes: bytes, kept_bytes: Some(bytes), cache_bytes: 0, ..config() })
+    // The cache has room for what may wait, and for little beside it.
+    let cache_bytes = 256 * BLOCK;
+    bench_with(&COMPRESSED, Config { dirty_bytes: bytes, kept_bytes: Some(bytes), cache_bytes, ..config() })
 }
 
 /// Where run `n` of so many blocks lies.

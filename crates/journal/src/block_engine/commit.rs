@@ -101,9 +101,10 @@ impl Core {
         let Config { dirty_bytes, pending_bytes, .. } = self.config;
         let most = self.bound.dirty;
         let known = self.running.early.blocks() * early::BYTES;
-        // Nothing is never too much: to commit it would be of no help.
-        let kept = || (known > times * pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);
-        if unwritten * self.block_size as u64 > times * most { Some(Why::Dirty) } else { kept() }
+        // Nothing is never too much, whatever the bounds: to commit it would be of no help.
+        let is_too_much = |bytes: u64, most: u64| bytes > 0 && bytes >= times * most;
+        let kept = || is_too_much(known, pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);
+        if is_too_much(unwritten * self.block_size as u64, most) { Some(Why::Dirty) } else { kept() }
     }
 
     /// A timer's or a size's commit.

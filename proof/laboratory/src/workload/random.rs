@@ -295,7 +295,12 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
             0 => (at + 1) % count,
             _ => at,
         };
-        let lines = (0..1 + below(2)).map(|n| change(file, 100 * at + 10 + n) + "\n" + &durable(file));
+        let line = |n: u64| {
+            // What is new by then may be on its way home when the next change comes.
+            let first = if below(3) == 0 { change(file, 100 * at + 50 + n) + "\n" } else { String::new() };
+            first + &change(file, 100 * at + 10 + n) + "\n" + &durable(file)
+        };
+        let lines = (0..1 + below(2)).map(line);
         let opens = if exchanges { "open @0 /0\nopen @1 /1\n" } else { "" };
         parse(&(opens.to_owned() + &lines.collect::<Vec<_>>().join("\n")))
     };
