@@ -101,12 +101,15 @@ impl Event {
     }
 }
 
+/// What was read, as media and bytes.
+pub type Reads = Vec<(u32, Range<u64>)>;
+
 /// Media that lose power together: one event sequence for all of them.
 #[derive(Debug, Default)]
 pub struct PowerDomain {
     events: Mutex<Vec<Event>>,
     /// Where reads are noted, if they are.
-    reads: Option<Mutex<Vec<(u32, Range<u64>)>>>,
+    reads: Option<Mutex<Reads>>,
 }
 
 impl PowerDomain {
@@ -130,8 +133,8 @@ impl PowerDomain {
         }
     }
 
-    /// Takes what was read so far, as media and bytes, in order.
-    pub fn take_reads(&self) -> Vec<(u32, Range<u64>)> {
+    /// Takes what was read so far, in order.
+    pub fn take_reads(&self) -> Reads {
         self.reads.as_ref().map(|reads| std::mem::take(&mut *reads.lock())).unwrap_or_default()
     }
 

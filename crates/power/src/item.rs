@@ -144,19 +144,21 @@ impl Item<'_> {
         }
     }
 
-    /// The bytes of its medium that it changes.
-    pub fn ranges(&self) -> Vec<Range<u64>> {
-        let of_change = |change: &Queued<'_>| -> Vec<Range<u64>> {
-            let writes: Vec<_> = match change.writes {
-                Writes::One(offset, bytes) => vec![(offset, bytes.len() as u64)],
-                Writes::Of(writes) => writes.iter().map(|(offset, bytes)| (*offset, bytes.len() as u64)).collect(),
+    /// Whether it changes some of these bytes of its medium.
+    pub fn meets(&self, bytes: &Range<u64>) -> bool {
+        let is_in = |offset: u64, len: u64| offset < bytes.end && bytes.start < offset + len;
+        let of_change = |change: &Queued<'_>| {
+            let is_written = match change.writes {
+                Writes::One(offset, bytes) => is_in(offset, bytes.len() as u64),
+                Writes::Of(writes) => writes.iter().any(|(offset, bytes)| is_in(*offset, bytes.len() as u64)),
             };
-            writes.iter().chain(&change.discards).map(|(offset, len)| *offset..offset + len).collect()
+            is_written || change.discards.iter().any(|(offset, len)| is_in(*offset, *len))
         };
         match self {
-            Self::Write { .. } | Self::Discard { .. } => self.bytes().into_iter().collect(),
-            Self::Line { line, .. } => vec![line * LINE as u64..(line + 1) * LINE as u64],
-            Self::Queue { changes, .. } => changes.iter().flat_map(of_change).collect(),
+            Self::Write { offset, bytes, .. } => is_in(*offset, bytes.len() as u64),
+            Self::Discard { offset, len, .. } => is_in(*offset, *len),
+            Self::Line { line, .. } => is_in(line * LINE as u64, LINE as u64),
+            Self::Queue { changes, .. } => changes.iter().any(of_change),
         }
     }
 

@@ -41,7 +41,7 @@ mod states;
 
 pub use case::Case;
 pub use cut::{Cut, Kind, Medium};
-pub use event::{Event, PowerDomain};
+pub use event::{Event, PowerDomain, Reads};
 pub use item::{Item, Queued, Store, Writes};
 pub use keep::Keep;
 pub use layer::{Layer, Pages, is_zero};

@@ -14,9 +14,8 @@ use ondol_coverage::{Heard, listen};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
-use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
+use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Reads, Sampling};
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// How far an exploration goes.
 #[derive(Clone, Copy, Debug)]
@@ -393,7 +392,7 @@ struct Recovery {
 }
 
 /// What the coming back from a state reads; nothing where it fails, which is judged elsewhere.
-fn noted<S: Subject>(subject: &S, layers: &[Layer]) -> Vec<(u32, Range<u64>)> {
+fn noted<S: Subject>(subject: &S, layers: &[Layer]) -> Reads {
     let domain = PowerDomain::with_reads();
     let came_back = subject.come_back(layers, &domain);
     came_back.map(|()| domain.take_reads()).unwrap_or_default()

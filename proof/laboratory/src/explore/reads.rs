@@ -58,13 +58,8 @@ impl<S: Subject> Explorer<'_, S> {
         let n = cut.items().len();
         let reads = [Keep::None, Keep::All].map(|keep| noted(self.subject, &cut.build(&vec![keep; n])));
         let reads = reads.concat();
-        let is_read = |item: &Item<'_>| {
-            item.ranges().iter().any(|own| {
-                reads
-                    .iter()
-                    .any(|(medium, bytes)| *medium == item.medium() && bytes.start < own.end && own.start < bytes.end)
-            })
-        };
+        let is_read =
+            |item: &Item<'_>| reads.iter().any(|(medium, bytes)| *medium == item.medium() && item.meets(bytes));
         (0..n).filter(|at| is_read(&cut.items()[*at])).collect()
     }
 

@@ -110,6 +110,14 @@ impl Kernel {
         self.changed(file);
     }
 
+    /// Somebody is about to: should that be killed, it may be done or not, until the file is synced as it is.
+    pub fn begins_to_cut(&mut self, file: usize, len: usize) {
+        let now = self.cache[file].clone();
+        let mut cut = now.clone();
+        cut.resize(len, 0);
+        self.states[file].extend([cut, now]);
+    }
+
     /// These bytes are to be written to the disk, whatever became of them before.
     fn is_new(&mut self, file: usize, bytes: Range<usize>) {
         self.refused[file].retain(|byte| !bytes.contains(byte));

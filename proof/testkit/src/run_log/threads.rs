@@ -95,6 +95,7 @@ impl Rig {
     /// Of a file that has no slot nobody cuts anything.
     fn cut(&self, client: &Client, call: &OneCall<'_>, len: u64) {
         if let Some(slot) = client.slot(&call.look().unwrap()).unwrap() {
+            self.kernel.lock().begins_to_cut(call.file, len as usize);
             cut(client, slot, call, len).unwrap();
         }
     }
@@ -114,20 +115,20 @@ impl Rig {
     }
 }
 
-/// Writes to a file of its own and to the one of all, and cuts them.
+/// Writes to a file of its own and to the one of all, and in every second program cuts them.
 fn program(rig: &Arc<Rig>, who: usize, seed: u64) -> Task {
     let rig = Arc::clone(rig);
     Box::new(move || {
         let client = &rig.clients[who % rig.clients.len()];
-        let mut random = Random(seed << 8 | who as u64);
+        let (mut random, is_cut) = (Random(seed << 8 | who as u64), seed / 2 % 2 == 1);
         for n in 0..24 {
             let file = if random.below(3) == 0 { 0 } else { who + 1 };
             let bytes = vec![(n * 4 + who + 1) as u8; 1 + random.below(400) as usize];
             let (place, durable) = (Place::At(random.below(3) * 50), random.below(6) == 0);
             let call = OneCall { kernel: &rig.kernel, file, place, bytes: &bytes, durable, away: None };
-            match random.below(7) {
-                0..4 => rig.write(client, &call),
-                4 => rig.cut(client, &call, random.below(300)),
+            match random.below(5) {
+                _ if is_cut && random.below(6) == 0 => rig.cut(client, &call, random.below(300)),
+                0..3 => rig.write(client, &call),
                 _ => rig.sync(client, &call),
             }
             if random.below(3) == 0 {
