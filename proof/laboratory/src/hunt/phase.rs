@@ -36,6 +36,16 @@ pub struct Phase<'a> {
     make: Box<dyn Fn(u64) -> Round<'a> + Send + 'a>,
 }
 
+/// The first time where they belong, and then on volumes of all kinds.
+fn elsewhere(workloads: impl Iterator<Item = Workload> + Send + 'static, round: u64) -> Round<'static> {
+    let moved = move |(n, workload): (u64, Workload)| match workload.image {
+        Kind::Pool => workload,
+        _ if round == 0 => workload,
+        _ => Workload { image: Kind::in_turn(n + round), ..workload },
+    };
+    Box::new((0..).zip(workloads).map(moved).filter(|workload| workload.image.is_possible()))
+}
+
 impl<'a> Phase<'a> {
     /// Without end: round after round, of which `make` gives the workloads by number.
     pub fn endless(name: &'static str, weight: u64, make: impl Fn(u64) -> Round<'a> + Send + 'a) -> Self {
@@ -136,12 +146,13 @@ impl<'a> Phase<'a> {
         let other = move |round: u64| seed ^ round.rotate_right(16);
         let phases = vec![
             Phase::endless("scenarios", 2, move |round| {
-                Box::new(plants::workloads(engine, other(round)).chain(workload::scenarios()).chain(workload::short()))
+                let all = plants::workloads(engine, other(round)).chain(workload::scenarios()).chain(workload::short());
+                elsewhere(all, round)
             })
             .closer(4)
             .wide(40),
             Phase::endless("places", 4, move |round| {
-                Box::new(workload::scattered(workload::scenes_of(engine), other(round)))
+                elsewhere(workload::scattered(workload::scenes_of(engine), other(round)), round)
             })
             .closer(5)
             .wide(100),
