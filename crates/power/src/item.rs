@@ -155,8 +155,9 @@ impl Item<'_> {
             is_written || change.discards.iter().any(|(offset, len)| is_in(*offset, *len))
         };
         match self {
-            Self::Write { offset, bytes, .. } => is_in(*offset, bytes.len() as u64),
-            Self::Discard { offset, len, .. } => is_in(*offset, *len),
+            Self::Write { .. } | Self::Discard { .. } => {
+                self.bytes().is_some_and(|own| is_in(own.start, own.end - own.start))
+            }
             Self::Line { line, .. } => is_in(line * LINE as u64, LINE as u64),
             Self::Queue { changes, .. } => changes.iter().any(of_change),
         }

@@ -69,7 +69,9 @@ pub struct CrashArgs {
     /// Break a rule on purpose, with --kill in the servers: something must be found (builds of `cargo xtask lab` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
-    /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map, inline-data, clusters, wide-clusters, values, large-inodes or linear [default: small for --calls and a file, else each its own]
+    /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map,
+    /// inline-data, clusters, wide-clusters, values, large-inodes or linear [default: small for --calls and a file,
+    /// else each its own]
     #[arg(long, value_name = "KIND")]
     pub(crate) image: Option<Kind>,
     /// How it is mounted: tight (little memory), roomy, zeroing, dirty, file (tight, and an fsync covers its file alone), kept (commits alone write new data), early (nearly all is written before) or through (the medium is said to be memory: new data is written through) [default: tight for --calls and a file, else each its own]

@@ -18,6 +18,7 @@ use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image::{self, clock};
 use ondol_testkit::op::Fill;
 use ondol_volume::{Caller, Error, FileType, ROOT, Volume as Inodes};
+use std::io::ErrorKind;
 
 /// A recorded run of a volume on its disks: what its calls were, and which snapshots they allow, are its own.
 pub trait VolumeRun: Sync {
@@ -219,12 +220,15 @@ const GROWN_EVERY: u64 = 4;
 fn grows(volume: &Volume, found: &Snapshot) -> Result<(), String> {
     const MORE: usize = 5000;
     for (path, entry) in found.entries().filter(|(_, entry)| entry.kind == FileType::Regular) {
-        // Some may not be changed, or find no space.
-        let Ok(file) = OpenOptions::new().read(true).write(true).open(volume, path.as_str()) else { continue };
         let (size, mut more) = (entry.content.len(), [0; MORE]);
-        if file.set_len(size + MORE as u64).is_err() {
-            continue;
-        }
+        let opened = OpenOptions::new().read(true).write(true).open(volume, path.as_str());
+        let grown = opened.and_then(|file| file.set_len(size + MORE as u64).map(|()| file));
+        // Some may not be changed, are as large as files can be, or find no space.
+        let refusals = [ErrorKind::PermissionDenied, ErrorKind::FileTooLarge, ErrorKind::StorageFull];
+        let file = match grown {
+            Err(e) if refusals.contains(&e.kind()) => continue,
+            grown => grown.map_err(|e| format!("{path}: cannot grow after recovery: {e}"))?,
+        };
         let read = file.read_at(&mut more, size).map_err(|e| format!("{path}: grown, and cannot be read: {e}"))?;
         if let Some(at) = more.iter().position(|byte| *byte != 0) {
             return Err(format!("{path}: grown after recovery, it has {} at byte {at} of {read} new ones", more[at]));

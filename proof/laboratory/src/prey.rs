@@ -134,6 +134,15 @@ impl Prey {
         Ok(all)
     }
 
+    /// Makes what is made once for all workloads on a kind of volume, so that none of them is charged with it.
+    ///
+    /// # Errors
+    /// As for [`Kind::make`].
+    pub(crate) fn prepare(&self, workload: &Workload) -> Result<(), String> {
+        let is_other = self.is_in_pool(workload) && workload.image.block_size() != PAGE;
+        if is_other { workload.image.in_pages().map(drop) } else { Ok(()) }
+    }
+
     fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {
         let log = if self.engine == JournalEngine::Remap { workload.mount.log_in_pool() } else { 0 };
         pools::of(image, workload.mount.lines(), log, self.domain)

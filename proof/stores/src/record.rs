@@ -5,7 +5,8 @@ use ondol_env::sync::Arc;
 use ondol_power::{Event, PowerDomain};
 use std::io::IoSlice;
 
-/// A store that passes everything on to `inner`, and records writes, discards, flushes and (for who asks) reads in a power domain.
+/// A store that passes everything on to `inner`, and records writes, discards, flushes and (for who asks) reads in a
+/// power domain.
 #[derive(Debug)]
 pub struct Recorder<S> {
     inner: S,

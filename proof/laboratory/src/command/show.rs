@@ -48,7 +48,8 @@ impl Sum {
             report.violations.len()
         );
         say!(
-            "  order: the logs of {runs} runs were held against their rules, at each of {events} events; {} values that recovery reads before they are durable were varied",
+            "  order: the logs of {runs} runs were held against their rules, at each of {events} events; \
+             {} values that recovery reads before they are durable were varied",
             report.read
         );
         say!(

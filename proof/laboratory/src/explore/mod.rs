@@ -14,7 +14,7 @@ use ondol_coverage::{Heard, listen};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
-use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Reads, Sampling};
+use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
 use std::collections::HashMap;
 
 /// How far an exploration goes.
@@ -389,13 +389,6 @@ struct Recovery {
     events: Vec<Event>,
     /// Edges that were executed between them.
     heard: Heard,
-}
-
-/// What the coming back from a state reads; nothing where it fails, which is judged elsewhere.
-fn noted<S: Subject>(subject: &S, layers: &[Layer]) -> Reads {
-    let domain = PowerDomain::with_reads();
-    let came_back = subject.come_back(layers, &domain);
-    came_back.map(|()| domain.take_reads()).unwrap_or_default()
 }
 
 /// Records the coming back from a state.

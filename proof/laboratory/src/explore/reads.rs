@@ -1,18 +1,19 @@
 //! What recovery reads of what a crash may leave: states that differ in that alone, and values that nothing covers.
 //!
-//! Of thousands of lines and blocks that are on their way, recovery reads a few. At places of a run the power coming back is recorded with
-//! its reads. What it reads and what is not durable (a cross-failure race) is then varied alone: there or not, in parts, with all else there,
-//! or lost, or only what is older. What is covered, by a checksum or by being one word, has no half: recovery
-//! makes of a part what it makes of some whole. A third outcome is a finding by itself.
+//! Of thousands of lines and blocks that are on their way, recovery reads a few. At places of a run the power coming
+//! back is recorded with its reads. What it reads and is not durable (a cross-failure race) is then varied alone: there
+//! or not, in parts, with all else there, or lost, or only what is older. What is covered, by a checksum or by being
+//! one word, has no half: recovery makes of a part what it makes of some whole. A third outcome is a finding by itself.
 
-use super::{CasePath, Explorer, Place, Then, noted};
+use super::{CasePath, Explorer, Place, Then};
 use crate::subject::Subject;
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_power::{Case, Cut, Event, Item, Keep, Layer};
+use ondol_power::{Case, Cut, Event, Item, Keep, Layer, PowerDomain, Reads};
 use std::collections::HashSet;
 
-/// One of so many states of a run is of these.
+/// One of so many states of a run is of these; a few are in any case.
 const PART: u64 = 8;
+const FEW: u64 = 16;
 
 /// What of one place is varied at most, and how often each is torn beside the same others.
 const MOST: usize = 12;
@@ -21,15 +22,15 @@ const TORN: usize = 3;
 impl<S: Subject> Explorer<'_, S> {
     /// Varies what recovery reads, at places of the run that are chosen by its seed.
     pub(super) fn directed(&mut self, place: &Place<'_>) {
-        let every = self.report.states.max(1) / PART;
+        let states = (self.report.states / PART).max(FEW);
+        let most = self.report.states + states;
         let mut random = Fixed::new(Timestamp::default(), self.every.sampling.seed ^ 0x5EAD);
         let ends = |event: &Event| matches!(event, Event::Flush { .. } | Event::Fence { .. } | Event::Settled { .. });
         let mut places: Vec<usize> = (1..=place.events.len())
             .filter(|n| self.subject.is_narrowed(*n) || place.events.get(*n).is_none_or(ends))
             .collect();
         // A few of them, in their order.
-        let most = (every as usize / (4 * MOST)).max(1);
-        while places.len() > most {
+        while places.len() as u64 > (states / (4 * MOST as u64)).max(1) {
             places.swap_remove(random.random_u32() as usize % places.len());
         }
         places.sort_unstable();
@@ -37,20 +38,21 @@ impl<S: Subject> Explorer<'_, S> {
         let mut places = places.into_iter().peekable();
         for (n, event) in (1..).zip(place.events) {
             cut.advance(event);
-            if places.next_if_eq(&n).is_some() && cut.items().len() > 1 && !self.vary(place, &cut, &mut random) {
+            let is_place = places.next_if_eq(&n).is_some() && cut.items().len() > 1;
+            if is_place && !self.vary(place, &cut, &mut random, most) {
                 return;
             }
         }
     }
 
-    /// Varies what recovery reads at one place; whether to go on.
-    fn vary(&mut self, place: &Place<'_>, cut: &Cut<'_>, random: &mut Fixed) -> bool {
+    /// Varies what recovery reads at one place, until there are so many states; whether to go on.
+    fn vary(&mut self, place: &Place<'_>, cut: &Cut<'_>, random: &mut Fixed, most: u64) -> bool {
         let mut read = self.read(cut);
         self.report.read += read.len() as u64;
         while read.len() > MOST {
             read.swap_remove(random.random_u32() as usize % read.len());
         }
-        read.into_iter().all(|at| self.vary_one(place, cut, at, random))
+        read.into_iter().all(|at| self.report.states < most && self.vary_one(place, cut, at, random))
     }
 
     /// Which items recovery reads, where nothing or all of what may be there is.
@@ -102,7 +104,15 @@ impl<S: Subject> Explorer<'_, S> {
     }
 }
 
-const HALF: &str = "recovery reads what may be there in part, and no checksum or order covers it: of this part it makes what it makes of no whole";
+const HALF: &str = "recovery reads what may be there in part, and no checksum or order covers it: \
+                    of this part it makes what it makes of no whole";
+
+/// What the coming back from a state reads; nothing where it fails, which is judged elsewhere.
+fn noted<S: Subject>(subject: &S, layers: &[Layer]) -> Reads {
+    let domain = PowerDomain::with_reads();
+    let came_back = subject.come_back(layers, &domain);
+    came_back.map(|()| domain.take_reads()).unwrap_or_default()
+}
 
 /// Whether recovery makes of the part that is there of an item what it makes of some whole of it.
 fn half<S: Subject>(subject: &S, cut: &Cut<'_>, keep: &[Keep], at: usize) -> Result<(), String> {

@@ -148,8 +148,9 @@ impl Shared<'_, '_> {
             return false;
         }
         let Some((turn, prey)) = self.turn() else { return false };
+        let made = self.image(turn.workload.image).and_then(|disks| prey.prepare(&turn.workload).map(|()| disks));
         let began = processor::spent();
-        let report = match self.explore(&prey, &turn) {
+        let report = match made.and_then(|disks| self.explore(&prey, &turn, &disks)) {
             Ok(report) => report,
             Err(what) => {
                 self.watch.stop.store(true, Relaxed);
@@ -186,8 +187,8 @@ impl Shared<'_, '_> {
         Some((turn, Prey { limits, fault, ..prey.clone() }))
     }
 
-    fn explore(&self, prey: &Prey, turn: &Turn) -> Result<Report, String> {
-        let mut report = prey.explore(&self.image(turn.workload.image)?, &turn.workload, self.watch)?;
+    fn explore(&self, prey: &Prey, turn: &Turn, disks: &[Layer]) -> Result<Report, String> {
+        let mut report = prey.explore(disks, &turn.workload, self.watch)?;
         let features = std::mem::take(&mut report.features);
         if let Some(corpus) = self.corpus {
             corpus.learn(&turn.workload, &features);

@@ -71,8 +71,8 @@ fn generations(seed: u64) -> String {
 /// Interleavings of each program of threads.
 const SCHEDULES: u32 = 40;
 
-/// Two or three threads after others, short programs and longer ones, without end. In one of eight, blocks change their owners beside each other, in
-/// one files lose their names, and in two all make something durable.
+/// Two or three threads after others, short programs and longer ones, without end. In one of eight, blocks change their
+/// owners beside each other, in one files lose their names, and in two all make something durable.
 pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let of_this = seed.rotate_left(32) ^ n;
@@ -100,15 +100,19 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
             mount,
             before,
             remount: false,
-            calls: calls.remove(0),
-            others: Some(Others {
-                calls,
-                schedules: Schedules::Search { seed: of_this, count: SCHEDULES },
-                background: (!n.is_multiple_of(4)).then_some(2),
-                lead: 0,
-            }),
+            calls: Vec::new(),
+            others: None,
         }
+        .of_threads(calls, of_this, (!n.is_multiple_of(4)).then_some(2))
     })
+}
+
+impl Workload {
+    /// With the calls of each thread, in interleavings of this seed.
+    fn of_threads(self, mut calls: Vec<Vec<Op>>, seed: u64, background: Option<u64>) -> Self {
+        let schedules = Schedules::Search { seed, count: SCHEDULES };
+        Self { calls: calls.remove(0), others: Some(Others { calls, schedules, background, lead: 0 }), ..self }
+    }
 }
 
 /// Two or three threads for a medium that fails, without end: each makes, changes and removes files in a directory of
@@ -142,14 +146,10 @@ pub fn apart(seed: u64) -> impl Iterator<Item = Workload> + Send {
             mount: Mount::in_turn(n / 3),
             before: number_fills_from(parse(&(0..count).map(before).collect::<String>()), 1),
             remount: false,
-            calls: calls(0),
-            others: Some(Others {
-                calls: (1..count).map(calls).collect(),
-                schedules: Schedules::Search { seed: seed ^ n, count: SCHEDULES },
-                background: (!n.is_multiple_of(3)).then_some(6),
-                lead: 0,
-            }),
+            calls: Vec::new(),
+            others: None,
         }
+        .of_threads((0..count).map(calls).collect(), seed ^ n, (!n.is_multiple_of(3)).then_some(6))
     })
 }
 
@@ -171,7 +171,7 @@ pub fn in_place(seed: u64) -> impl Iterator<Item = Workload> + Send {
         Workload {
             name: format!("in place {seed}/{n}"),
             image: Kind::in_turn(n),
-            // With `fsync=file` bytes in place are durable without the calls before them, which no number of calls tells.
+            // With `fsync=file` bytes in place are durable without the calls before them, which no number tells.
             mount: Some(Mount::in_turn(n / 3)).filter(|mount| *mount != Mount::File).unwrap_or_default(),
             before: parse("create /0 0644\nwrite /0 0 20000 #1\ncreate /1 0644\nwrite /1 0 20000 #2"),
             remount: false,
@@ -235,14 +235,10 @@ fn hands_on(name: String, seed: u64, n: u64) -> Workload {
         mount: [Mount::Dirty, Mount::Tight][n as usize / 3 % 2],
         before: parse(&before),
         remount: false,
-        calls: parse(&one),
-        others: Some(Others {
-            calls: vec![parse(&other)],
-            schedules: Schedules::Search { seed, count: SCHEDULES },
-            background: (n % 4 == 3).then_some(2),
-            lead: 0,
-        }),
+        calls: Vec::new(),
+        others: None,
     }
+    .of_threads(vec![parse(&one), parse(&other)], seed, (n % 4 == 3).then_some(2))
 }
 
 /// Commits that fill a log in NVM nearly: as soon as it is full, each checkpoint takes an eighth of it. So many more
@@ -262,7 +258,8 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
     let below = |n: u64| u64::from(random.random_u32()) % n;
     let count = 2 + below(2);
     let longest = [600, 600, 3000, 3000, 5000, 60_000][below(6) as usize];
-    // Every second one changes stored bytes and no times, and so in place where it may. In some, ranges change places meanwhile.
+    // Every second one changes stored bytes and no times, and so in place where it may. In some, ranges change places
+    // meanwhile.
     let (is_plain, exchanges) = (below(2) == 0, below(3) == 0);
     let sizes = if is_plain || exchanges { [9000; 3] } else { [1000, 9000, longest] };
     let creates: String = (0..count).map(|at| format!("create /{at} 0644\n")).collect();
@@ -312,17 +309,14 @@ fn syncs(name: String, seed: u64, n: u64) -> Workload {
         mount: [Mount::Tight, Mount::Dirty, Mount::Early, Mount::in_turn(2 * n + 1)][n as usize / 2 % 4],
         before: parse(&before),
         remount: false,
-        calls: calls(0),
-        others: Some(Others {
-            calls: (1..count).map(calls).collect(),
-            schedules: Schedules::Search { seed, count: SCHEDULES },
-            background: (n % 4 >= 2).then_some(2),
-            lead: 0,
-        }),
+        calls: Vec::new(),
+        others: None,
     }
+    .of_threads((0..count).map(calls).collect(), seed, (n % 4 >= 2).then_some(2))
 }
 
-/// Two or three threads whose files lose their names, get some, and are closed beside each other, and which make directories.
+/// Two or three threads whose files lose their names, get some, and are closed beside each other, and which make
+/// directories.
 fn nameless(name: String, seed: u64, n: u64) -> Workload {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: u64| u64::from(random.random_u32()) % n;
@@ -350,14 +344,10 @@ fn nameless(name: String, seed: u64, n: u64) -> Workload {
         mount: Mount::in_turn(n),
         before: parse(&before),
         remount: false,
-        calls: calls(0),
-        others: Some(Others {
-            calls: (1..count).map(calls).collect(),
-            schedules: Schedules::Search { seed, count: SCHEDULES },
-            background: None,
-            lead: 0,
-        }),
+        calls: Vec::new(),
+        others: None,
     }
+    .of_threads((0..count).map(calls).collect(), seed, None)
 }
 
 /// Numbers of the fills of what is rewritten begin here.
