@@ -6,7 +6,7 @@ use crate::device::Bound;
 use crate::in_place::InPlace;
 use crate::stats::EngineStats;
 use crate::{Config, Ground, JournalError, Result};
-use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use ondol_env::{Bell, Progress, Step};
 use std::ops::Deref;
@@ -25,6 +25,19 @@ pub struct Common {
     pub(crate) stats: Mutex<EngineStats>,
     /// Whoever waits for room.
     pub(crate) waiters: Arc<Waiters>,
+    /// Blocks of file data may be newer in memory, or in a page that a record names, than in place.
+    pub(crate) cached_data: AtomicBool,
+    pub(crate) failing: Failing,
+    /// It is an engine that only reads.
+    pub(crate) is_read_only: bool,
+}
+
+/// Whether what is in place takes what it is given, where an engine goes on if it does not.
+#[derive(Debug, Default)]
+pub(crate) struct Failing {
+    pub(crate) fails: AtomicBool,
+    /// Why, and when that was, in monotonic nanoseconds.
+    pub(crate) last: Mutex<Option<(String, u64)>>,
 }
 
 impl Common {
@@ -43,12 +56,26 @@ impl Common {
             bells: Bells::default(),
             stats: Mutex::default(),
             waiters: Arc::default(),
+            cached_data: AtomicBool::new(true),
+            failing: Failing::default(),
+            is_read_only: false,
         }
+    }
+
+    /// Of an engine that only reads.
+    pub(crate) fn read_only(ground: Ground, home: Arc<dyn Home>) -> Self {
+        let cached_data = AtomicBool::new(false);
+        Self { cached_data, is_read_only: true, ..Self::new(ground, home, Bound { kept: 0, dirty: 0 }) }
+    }
+
+    pub(crate) fn caches_data(&self) -> bool {
+        self.cached_data.load(SeqCst)
     }
 
     pub(crate) fn check_alive(&self) -> Result<()> {
         match self.aborted.get() {
             Some(why) => Err(JournalError::Aborted(why.clone())),
+            None if self.is_read_only => Err(JournalError::Unsupported("the volume is mounted read-only".into())),
             None => Ok(()),
         }
     }
@@ -73,7 +100,7 @@ impl Common {
         self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())
     }
 
-    /// As [`crate::Engine::write_data`].
+    /// As [`crate::Engine`]'s `write_data`.
     pub(crate) fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check_alive()?;
         self.is_dirty(self.in_place.write(bytes.len(), || self.write_in_place(block, offset, bytes))?);

@@ -2,7 +2,7 @@
 
 use crate::cache::Buf;
 use crate::change::{Change, Changes, differences, joined};
-use crate::{Block, Engine, Extent, JournalError, Kind, Result, Tid};
+use crate::{Before, Block, Bytes, Engine, Extent, JournalError, Kind, Placement, Result, Tid};
 use ondol_env::sync::Arc;
 use std::collections::HashMap;
 
@@ -260,91 +260,32 @@ impl<'e> Handle<'e> {
         Ok(())
     }
 
-    /// Stages file data as part of the transaction (`data=journal`).
+    /// Puts data at byte `at` of a block where `placement` says, which is not [`Placement::InPlace`]. A block that was not [`Before::Stored`] begins as zeros.
     ///
     /// # Errors
-    /// As [`Handle::write`]; a whole block needs no base.
-    pub fn data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let whole = bytes.len() == self.engine.cache().block_size();
-        let at = self.stage_block(block, Kind::DATA, whole)?;
-        self.put(at, offset, bytes);
-        Ok(())
-    }
-
-    /// Like [`Handle::data`] for a block that no committed state reaches with contents: it starts from zeros.
-    ///
-    /// # Errors
-    /// The handle's promise is used up.
-    pub fn fresh_data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = self.stage_block(block, Kind::DATA, true)?;
-        self.put(at, offset, bytes);
-        Ok(())
-    }
-
-    /// Like [`Handle::fresh_data`] for a block that this handle has allocated: no committed state reaches what the block held in any
-    /// way, and the engine may write it home before the commit.
-    ///
-    /// # Errors
-    /// The handle's promise is used up.
-    pub fn new_data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = self.stage_new(block)?;
-        self.put(at, offset, bytes);
-        Ok(())
-    }
-
-    /// As [`Handle::data`], or [`Handle::new_data`] if the handle has allocated the block, of all bytes of a block, which stay where they are until the handle is
-    /// closed or dropped: an engine that writes them where they stay copies them once, from there.
-    ///
-    /// # Errors
-    /// The handle's promise is used up.
-    pub fn lend(&mut self, block: u64, bytes: &'e [u8], is_new: bool) -> Result<()> {
-        let at = if is_new { self.stage_new(block)? } else { self.stage_block(block, Kind::DATA, true)? };
-        self.set.blocks[at].start_from(Base::Lent(bytes));
-        Ok(())
-    }
-
-    /// Stages data over stored data in a block, or in place of what it held if that was not to be seen (`is_unseen`), for an engine that keeps new data
-    /// ([`Engine::keeps_new_data`]) and takes the block over: it goes home with the commit.
-    ///
-    /// # Errors
-    /// The block's base cannot be read.
-    pub fn keep(&mut self, block: u64, offset: usize, bytes: &[u8], is_unseen: bool) -> Result<()> {
-        let whole = bytes.len() == self.engine.cache().block_size();
-        let at = self.stage_over(block, whole || is_unseen)?;
-        self.put(at, offset, bytes);
-        Ok(())
-    }
-
-    /// As [`Handle::keep`], of all bytes of a block, and as [`Handle::lend`].
-    ///
-    /// # Errors
-    /// None.
-    pub fn keep_lent(&mut self, block: u64, bytes: &'e [u8]) -> Result<()> {
-        let at = self.stage_over(block, true)?;
-        self.set.blocks[at].start_from(Base::Lent(bytes));
+    /// The handle's promise is used up; the block's base cannot be read.
+    pub fn put_data(&mut self, block: u64, at: usize, bytes: Bytes<'e, '_>, to: (Placement, Before)) -> Result<()> {
+        let (placement, before) = to;
+        let whole = bytes.now().len() == self.block_size();
+        // Where new data costs nothing, what is logged is no new data: it goes into the log, and not home with its commit.
+        let is_new = before == Before::New && (placement != Placement::Logged || self.engine.new_data_cost(1) > 0);
+        let staged = if is_new {
+            self.stage_new(block)?
+        } else if placement == Placement::Delayed {
+            self.stage_over(block, whole || before != Before::Stored)?
+        } else {
+            self.stage_block(block, Kind::DATA, whole || before != Before::Stored)?
+        };
+        match bytes {
+            Bytes::Lent(bytes) if whole => self.set.blocks[staged].start_from(Base::Lent(bytes)),
+            bytes => self.put(staged, at, bytes.now()),
+        }
         Ok(())
     }
 
     /// Blocks of data that it has for an engine that may write them home.
-    pub fn kept(&self) -> u32 {
+    pub fn delayed(&self) -> u32 {
         self.newborn
-    }
-
-    /// Writes file data home before the commit. Legal only for blocks whose contents no committed state reaches: after
-    /// a crash without the commit nobody can see them.
-    ///
-    /// # Errors
-    /// The store's failure.
-    pub fn stage(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.engine.write_data(block, offset, bytes)
-    }
-
-    /// As [`Handle::stage`], of what [`Engine::passes_new_data`] was told of. False: the handle is to have it.
-    ///
-    /// # Errors
-    /// The store's failure.
-    pub fn pass(&mut self, block: u64, bytes: &[u8]) -> Result<bool> {
-        self.engine.pass_new_data(block, bytes)
     }
 
     /// Frees a run of blocks that held `kind`. Their pending checkpoints are dropped and revoked with the commit, and
@@ -396,7 +337,7 @@ impl<'e> Handle<'e> {
             return self.stage_block(block, Kind::DATA, true);
         }
         let max = self.engine.max_blocks();
-        if self.set.blocks.len() as u32 >= max && !self.engine.keeps_new_data() {
+        if self.set.blocks.len() as u32 >= max && self.engine.new_data_cost(1) > 0 {
             // It is in memory until it is committed, wherever it then goes.
             return Err(JournalError::TooBig { need: max + 1, max });
         }

@@ -2,10 +2,9 @@
 
 use crate::cache::AtHome;
 use crate::common::Common;
-use crate::contract::{Engine, Extent, Tid};
-use crate::device::Bound;
+use crate::contract::{About, Engine, Tid};
 use crate::stats::EngineStats;
-use crate::{Ground, JournalError, Result, WriteSet};
+use crate::{Ground, JournalError, Placement, Result, Run, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;
 
@@ -18,26 +17,19 @@ impl ReadOnlyEngine {
     /// Over the image as it lies on the store.
     pub fn new(ground: Ground) -> Self {
         let home = Arc::new(AtHome::of(&ground));
-        Self { common: Common::new(ground, home, Bound { kept: 0, dirty: 0 }) }
+        Self { common: Common::read_only(ground, home) }
     }
-}
-
-fn refused<T>() -> Result<T> {
-    Err(JournalError::Unsupported("the volume is mounted read-only".into()))
 }
 
 impl Engine for ReadOnlyEngine {
-    fn name(&self) -> &'static str {
-        "none"
-    }
     fn common(&self) -> &Common {
         &self.common
     }
-    fn max_blocks(&self) -> u32 {
-        0
+    fn about(&self) -> About {
+        About { name: "none", max_blocks: 0, logs_bytes: false }
     }
     fn reserve(&self, _blocks: u32) -> Result<()> {
-        refused()
+        self.common.check_alive()
     }
     fn extend(&self, _blocks: u32) -> bool {
         false
@@ -47,24 +39,14 @@ impl Engine for ReadOnlyEngine {
         // No handle can be open: `reserve` refuses them all.
         Tid(0)
     }
-    fn write_data(&self, _block: u64, _offset: usize, _bytes: &[u8]) -> Result<()> {
-        refused()
+    fn place(&self, run: &Run) -> (Placement, u32) {
+        (Placement::InPlace, run.extent.len)
     }
-    fn takes_new_data(&self) -> bool {
-        false
+    fn write_new(&self, _block: u64, _bytes: &[u8]) -> Result<bool> {
+        self.common.check_alive().map(|()| false)
     }
     fn new_data_cost(&self, blocks: u32) -> u32 {
         blocks
-    }
-    fn takes_over(&self, _extent: Extent, _bytes: usize) -> bool {
-        false
-    }
-    fn journal_data(&self) {}
-    fn caches_data(&self) -> bool {
-        false
-    }
-    fn discard(&self, _extent: Extent) -> Result<bool> {
-        refused()
     }
     fn tid(&self) -> Tid {
         Tid(0)
@@ -81,7 +63,6 @@ impl Engine for ReadOnlyEngine {
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
         Vec::new()
     }
-    fn stop(&self, _why: &str) {}
     fn stats(&self) -> EngineStats {
         EngineStats::default()
     }

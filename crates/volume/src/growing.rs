@@ -31,7 +31,7 @@ impl Volume {
     /// that is not in use, or an engine whose log holds records; `ReadOnly`; corruption, or the store's or journal's failure. The volume then has the size of the last step.
     pub fn grow(&self, store: &Arc<dyn BlockStore>, target: u64) -> Result<Resized> {
         self.check_writable()?;
-        if self.engine.derives() {
+        if self.engine.about().logs_bytes {
             let what =
                 "growing in use with an engine whose log holds records, which are recovered by the descriptors at home";
             return Err(Error::Unsupported(what.into()));

@@ -10,6 +10,7 @@ use ondol_journal::{Config, Engine, Extent, Handle, Journal, JournalError, Kind,
 use ondol_medium::Pool;
 use ondol_power::{Event, PowerDomain, Sampling};
 use ondol_stores::{FaultPlan, Recorder};
+use ondol_testkit::put_data::PutData;
 use std::io::IoSlice;
 
 pub(crate) struct Batch;

@@ -7,6 +7,7 @@ use crate::scalable::USUAL;
 use crate::scalable_pages::{DATA, allocate, committer};
 use ondol_env::Progress;
 use ondol_journal::Config;
+use ondol_testkit::put_data::PutData;
 use std::ops::Range;
 
 /// Blocks that may wait.

@@ -6,6 +6,7 @@ use crate::compressed::Compressed;
 use crate::contract::{BLOCK, Bench, HOME, META, Rig, bench, bench_with, config};
 use ondol_journal::{Config, EngineStats, Extent, Kind};
 use ondol_power::Event;
+use ondol_testkit::put_data::PutData;
 
 fn each(test: impl Fn(&dyn Rig)) {
     test(&Classic);

@@ -5,6 +5,7 @@ use ondol_block::RamStore;
 use ondol_env::sync::Arc;
 use ondol_journal::Config;
 use ondol_power::{Kind, Layer, Medium, Sampling};
+use ondol_testkit::put_data::PutData;
 
 /// The tests of this module, of one rig.
 macro_rules! lost_pages {

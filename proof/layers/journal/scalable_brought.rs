@@ -6,8 +6,9 @@ use crate::scalable_pages::{DATA, allocate, beside_others, committer, free, unna
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Progress;
 use ondol_faults::Defect;
-use ondol_journal::{Config, Kind};
+use ondol_journal::{Before, Config, Extent, Kind, Placement};
 use ondol_stores::FaultPlan;
+use ondol_testkit::put_data::{PutData, placed};
 
 /// Commits, none of which a program has waited for.
 fn quiet(b: &Bench) {
@@ -88,11 +89,13 @@ fn what_is_home_and_what_lies_in_pages_are_told_apart() {
 #[test]
 fn what_cannot_pass_belongs_into_the_handle() {
     let b = bench_with(&USUAL, Config { device: DeviceClass::Memory, ..config() });
-    assert!(b.engine.passes_new_data(64 << 10));
+    let extent = Extent { start: DATA, len: 64 };
+    let is_written_through = || placed(&*b.engine, extent, Before::New, 64 << 10) == Placement::InPlace;
+    assert!(is_written_through());
     b.store.arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
-    assert!(!b.engine.pass_new_data(DATA, &[5; BLOCK]).unwrap());
+    assert!(!b.engine.write_new(DATA, &[5; BLOCK]).unwrap());
     assert!(b.engine.home_failure().is_some() && b.engine.aborted().is_none());
-    assert!(!b.engine.passes_new_data(64 << 10), "home rests");
+    assert!(!is_written_through(), "home rests");
     allocate(&b, DATA, 1, 5);
     b.sync();
     b.store.arm(FaultPlan::default());

@@ -12,6 +12,7 @@ use ondol_nvm_log::{Contents, OnDamage};
 use ondol_power::Sampling;
 use ondol_schedule::{Schedule, Task};
 use ondol_stores::FaultPlan;
+use ondol_testkit::put_data::PutData;
 
 pub(crate) const DATA: u64 = HOME + 100;
 const FEW: Scalable = Scalable(2 << 20, 64 << 10);

@@ -142,7 +142,7 @@ fn freed_beside_another_freeing(interleavings: u64) -> (Vec<u64>, u64) {
             free(&owner, HOME);
             owner.sync();
             if owner.client.released.lock().iter().any(|extent| extent.start == HOME) {
-                assert!(owner.engine.pass_new_data(HOME, &[7; BLOCK]).unwrap());
+                assert!(owner.engine.write_new(HOME, &[7; BLOCK]).unwrap());
             }
         });
         let schedule = Schedule::fitted(steps, n);

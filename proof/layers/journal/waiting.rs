@@ -4,8 +4,9 @@ use crate::classic::Classic;
 use crate::compressed::Compressed;
 use crate::contract::{BLOCK, Bench, HOME, META, bench_with, byte_at, config};
 use ondol_block::BlockStore;
-use ondol_journal::{Config, Extent, Kind};
+use ondol_journal::{Before, Bytes, Config, Extent, Kind, Placement, Run};
 use ondol_power::Event;
+use ondol_testkit::put_data::{PutData, placed};
 use std::ops::Range;
 
 const COMPRESSED: Compressed = Compressed { zeroing: false };
@@ -111,7 +112,8 @@ fn what_changes_after_it_was_home_is_new_data_still() {
     let mut h = b.handle(51);
     changed.clone().for_each(|block| h.data(block, 3, &[9]).unwrap());
     h.close();
-    assert!(b.engine.takes_over(Extent { start: place(0, 100).start, len: 1 }, usize::MAX), "a unit will name it");
+    let first = Extent { start: place(0, 100).start, len: 1 };
+    assert_eq!(placed(&*b.engine, first, Before::Stored, usize::MAX), Placement::Logged, "a unit will name it");
     b.sync();
     let after = b.crashed(&COMPRESSED);
     for block in place(0, 100) {
@@ -194,7 +196,7 @@ fn kept_data_is_promised_nothing_and_what_is_removed_is_never_written() {
         let mut h = b.handle(1);
         h.write(HOME, META, 0, &[round]).unwrap();
         place(0, 400).for_each(|block| h.new_data(block, 0, &[round; BLOCK]).unwrap());
-        assert_eq!((h.room(), h.kept()), (0, 400));
+        assert_eq!((h.room(), h.delayed()), (0, 400));
         h.close();
         freed(&b, place(0, 400));
         idle(&b);
@@ -211,12 +213,12 @@ fn what_went_home_early_is_known_to_nobody_and_flushed_with_the_commit() {
     let b = keeping(50);
     born(&b, place(0, 60), 1);
     let extent = Extent { start: place(0, 60).start + 3, len: 2 };
-    assert!(b.engine.takes_over(extent, 0), "it waits");
+    assert_eq!(placed(&*b.engine, extent, Before::Stored, 0), Placement::Delayed, "it waits");
     drop(b.handle(1));
     let stats = b.engine.stats();
     assert_eq!((stats.staged_early_blocks, stats.unflushed_bytes), (60, 60 * BLOCK as u64));
     assert_eq!(stats.uncommitted_bytes, BLOCK as u64);
-    assert!(!b.engine.takes_over(extent, 0), "it may be written in place");
+    assert_eq!(placed(&*b.engine, extent, Before::Stored, 0), Placement::InPlace);
     b.engine.write_data(extent.start, 0, &[2; 2 * BLOCK]).unwrap();
     let mut got = vec![0; 3 * BLOCK];
     b.engine.read_data(extent.start, 0, &mut got).unwrap();
@@ -248,13 +250,18 @@ fn data_over_kept_data_goes_home_or_into_the_log_as_it_is_asked() {
     let over = |byte: u8| {
         let mut h = b.handle(1);
         h.write(HOME, META, 0, &[byte]).unwrap();
-        h.keep(block, 0, &[byte; 10], false).unwrap();
-        h.keep(block + 1, 5, &[byte; 10], true).unwrap();
+        let mut put = |block, at, before| {
+            h.put_data(block, at, Bytes::Passing(&[byte; 10]), (Placement::Delayed, before)).unwrap();
+        };
+        put(block, 0, Before::Stored);
+        put(block + 1, 5, Before::Unwritten);
         h.close();
     };
     over(2);
     let mut h = b.handle(1);
-    b.engine.journal_data();
+    let run =
+        Run { extent: Extent { start: block, len: 1 }, bytes: 10, before: Before::Stored, journaled: true, delayed: 0 };
+    assert_eq!(b.engine.place(&run), (Placement::Logged, 1));
     h.data(block, 20, &[3; 10]).unwrap();
     assert_eq!(h.room(), 0);
     h.close();

@@ -6,6 +6,7 @@ use ondol_block::BlockStore;
 use ondol_faults::Defect;
 use ondol_journal::{Extent, JournalError, Kind};
 use ondol_stores::FaultPlan;
+use ondol_testkit::put_data::PutData;
 
 pub(crate) const DATA: u64 = HOME + 100;
 

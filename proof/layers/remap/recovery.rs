@@ -12,6 +12,7 @@ use ondol_medium::{Nvm, Pool};
 use ondol_nvm_log::{Log, OnDamage, Options};
 use ondol_page_table::{PageTable, check};
 use ondol_power::{Kind as Memory, Layer, Medium, PowerDomain, Sampling};
+use ondol_testkit::put_data::PutData;
 
 /// Overwrites, parts, freed blocks and their next owners, with commits and checkpoints between. Round `n` is in the first byte of [`HOME`], and in every block that it writes.
 fn rounds(b: &Bench) {

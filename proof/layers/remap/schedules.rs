@@ -8,6 +8,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_faults::Defect;
 use ondol_journal::Config;
 use ondol_schedule::{Schedule, Task};
+use ondol_testkit::put_data::PutData;
 
 /// Writes of each writer.
 const TIMES: u8 = 3;

@@ -23,6 +23,7 @@ pub mod nvm_log;
 pub mod op;
 mod over;
 pub mod page_table;
+pub mod put_data;
 pub mod resizing;
 pub mod rig;
 pub mod run_log;

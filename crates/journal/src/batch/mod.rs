@@ -26,11 +26,11 @@ mod steps;
 use crate::block_engine::running::Running;
 use crate::cache::AtHome;
 use crate::common::{self, Common};
-use crate::contract::{Engine, Extent, Tid};
+use crate::contract::{About, Engine, Extent, Tid};
 use crate::device::Bound;
 use crate::stats::EngineStats;
 use crate::turn::Turns;
-use crate::{Ground, JournalError, Result, WriteSet};
+use crate::{Ground, JournalError, Placement, Result, Run, WriteSet};
 use commit::Submitted;
 use ondol_block::BlockStore;
 use ondol_env::Step;
@@ -132,16 +132,12 @@ impl Core {
 }
 
 impl Engine for BatchEngine {
-    fn name(&self) -> &'static str {
-        "batch"
-    }
-
     fn common(&self) -> &Common {
         &self.core
     }
 
-    fn max_blocks(&self) -> u32 {
-        self.core.room.max_handle()
+    fn about(&self) -> About {
+        About { name: "batch", max_blocks: self.core.room.max_handle(), logs_bytes: false }
     }
 
     fn reserve(&self, blocks: u32) -> Result<()> {
@@ -178,19 +174,17 @@ impl Engine for BatchEngine {
         published.tid
     }
 
-    fn takes_new_data(&self) -> bool {
-        true
+    fn place(&self, run: &Run) -> (Placement, u32) {
+        (Placement::Logged, run.extent.len)
+    }
+
+    fn write_new(&self, block: u64, bytes: &[u8]) -> Result<bool> {
+        self.core.write_data(block, 0, bytes).map(|()| true)
     }
 
     fn new_data_cost(&self, blocks: u32) -> u32 {
         blocks
     }
-
-    fn takes_over(&self, _extent: Extent, _bytes: usize) -> bool {
-        true
-    }
-
-    fn journal_data(&self) {}
 
     fn tid(&self) -> Tid {
         self.core.running.tid()
@@ -206,7 +200,7 @@ impl Engine for BatchEngine {
     }
 
     fn checkpoint_all(&self) -> Result<()> {
-        self.wait(self.tid())
+        self.core.wait_for(self.tid(), self.core.in_place.written())
     }
 
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {

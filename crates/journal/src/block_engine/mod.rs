@@ -29,9 +29,10 @@ pub use space::HANDLE_SHARE;
 use crate::Block;
 use crate::cache::{AtHome, Home};
 use crate::common::{self, Common};
-use crate::contract::{Engine, Extent, Kind, Tid};
+use crate::contract::{About, Engine, Extent, Kind, Tid};
 use crate::device::Bound;
 use crate::in_place::IN_PLACE;
+use crate::placement::{Before, Placement, Run, first_run, may_delay};
 use crate::stats::EngineStats;
 use crate::turn::Turns;
 use crate::{Config, Ground, JournalError, Result, WriteSet};
@@ -70,8 +71,6 @@ pub(crate) struct Core {
     data_runs: AtomicU64,
     /// Data blocks may be in the log, and newer in the cache than at home.
     journaled_data: Arc<AtomicBool>,
-    /// Data blocks may be newer in the cache than at home.
-    cached_data: AtomicBool,
 }
 
 /// A journal engine that logs whole blocks.
@@ -86,10 +85,10 @@ impl BlockEngine {
         let (pending, journals) = (Arc::<Mutex<Pending>>::default(), Arc::new(AtomicBool::new(journaled_data)));
         let newest = Newest { home: AtHome::of(&ground), pending: pending.clone(), journaled_data: journals.clone() };
         let common = Common::new(ground, Arc::new(newest), Bound::new(device, dirty_bytes, kept_bytes));
+        common.cached_data.store(journaled_data, SeqCst);
         let core = Core {
             pending,
             journaled_data: journals,
-            cached_data: AtomicBool::new(journaled_data),
             running: Running::new(first),
             space: Space::new(log.as_ref(), common.waiters.clone()),
             log,
@@ -140,16 +139,12 @@ impl Home for Newest {
 }
 
 impl Engine for BlockEngine {
-    fn name(&self) -> &'static str {
-        self.core.log.name()
-    }
-
     fn common(&self) -> &Common {
         &self.core
     }
 
-    fn max_blocks(&self) -> u32 {
-        self.core.space.max_handle()
+    fn about(&self) -> About {
+        About { name: self.core.log.name(), max_blocks: self.core.space.max_handle(), logs_bytes: false }
     }
 
     fn reserve(&self, blocks: u32) -> Result<()> {
@@ -192,16 +187,41 @@ impl Engine for BlockEngine {
         published.tid
     }
 
-    fn takes_new_data(&self) -> bool {
-        !self.core.log.orders_staged()
+    fn place(&self, run: &Run) -> (Placement, u32) {
+        let (core, log, all) = (&self.core, &self.core.log, run.extent.len);
+        if run.journaled && !core.journaled_data.load(Relaxed) {
+            core.journaled_data.store(true, SeqCst);
+            core.cached_data.store(true, SeqCst);
+        }
+        let delays = log.keeps_new_data();
+        // The log says of new data whether it has arrived in place.
+        let tells = !log.orders_staged();
+        let is_cached = || core.caches_data();
+        let knows = |block| core.knows(Extent { start: block, len: 1 });
+        match run.before {
+            Before::New if tells || delays && !run.journaled => {
+                let in_place = log.passes(run.bytes) || delays && !may_delay(run, core.block_size);
+                (if in_place { Placement::InPlace } else { Placement::Delayed }, all)
+            }
+            _ if run.journaled => (Placement::Logged, all),
+            Before::Unwritten if tells => (Placement::Logged, all),
+            // A transaction may have yet to write what was there before it was made unwritten.
+            Before::Unwritten if delays && is_cached() && core.knows(run.extent) => (Placement::Delayed, all),
+            Before::Stored if delays && is_cached() => match first_run(run.extent, knows) {
+                (true, blocks) => (Placement::Delayed, blocks),
+                (false, blocks) => (Placement::InPlace, blocks),
+            },
+            Before::Stored if tells && run.bytes < IN_PLACE => (Placement::Logged, all),
+            Before::Stored if tells => match first_run(run.extent, knows) {
+                (true, blocks) => (Placement::Logged, blocks),
+                (false, blocks) => (Placement::InPlace, blocks),
+            },
+            Before::New | Before::Unwritten | Before::Stored => (Placement::InPlace, all),
+        }
     }
 
-    fn keeps_new_data(&self) -> bool {
-        self.core.log.keeps_new_data()
-    }
-
-    fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
-        self.write_data(block, 0, bytes)?;
+    fn write_new(&self, block: u64, bytes: &[u8]) -> Result<bool> {
+        self.core.write_data(block, 0, bytes)?;
         self.core.passed_bytes.fetch_add(bytes.len() as u64, Relaxed);
         self.core.data_runs.fetch_add(1, Relaxed);
         Ok(true)
@@ -209,28 +229,6 @@ impl Engine for BlockEngine {
 
     fn new_data_cost(&self, blocks: u32) -> u32 {
         self.core.log.new_data_cost(blocks)
-    }
-
-    fn passes_new_data(&self, bytes: usize) -> bool {
-        self.core.log.passes(bytes)
-    }
-
-    fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
-        if self.keeps_new_data() {
-            return self.core.cached_data.load(SeqCst) && self.core.knows(extent);
-        }
-        self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(extent))
-    }
-
-    fn caches_data(&self) -> bool {
-        self.core.cached_data.load(SeqCst)
-    }
-
-    fn journal_data(&self) {
-        if !self.core.journaled_data.load(Relaxed) {
-            self.core.journaled_data.store(true, SeqCst);
-            self.core.cached_data.store(true, SeqCst);
-        }
     }
 
     fn tid(&self) -> Tid {
@@ -247,7 +245,7 @@ impl Engine for BlockEngine {
     }
 
     fn checkpoint_all(&self) -> Result<()> {
-        self.wait(self.tid())?;
+        self.core.wait_for(self.tid(), self.core.in_place.written())?;
         self.core.checkpoint_everything()
     }
 

@@ -6,15 +6,16 @@ use super::home_pages::HomePages;
 use super::pages::Pages;
 use super::steps;
 use super::waiting_since::WaitingSince;
-use super::{Core, Dirty, Failing, record};
+use super::{Core, Dirty, record};
 use crate::cache::{AtHome, Home};
 use crate::common::{self, Common};
-use crate::contract::{Engine, Extent, Tid};
+use crate::contract::{About, Engine, Tid};
 use crate::device::{Bound, Passing};
 use crate::in_place::IN_PLACE;
+use crate::placement::{Before, Placement, Run, first_run};
 use crate::stats::EngineStats;
 use crate::turn::Turns;
-use crate::{Config, Ground, JournalError, Kind, Result, WriteSet};
+use crate::{Config, Ground, JournalError, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::apart::Striped;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
@@ -63,7 +64,6 @@ impl ScalableEngine {
             turns: Turns::default(),
             tried: AtomicU64::new(0),
             pages,
-            failing: Failing::default(),
             passing: Passing::new(device),
             handles: Striped::default(),
             brought: Striped::default(),
@@ -78,24 +78,19 @@ impl ScalableEngine {
 }
 
 impl Engine for ScalableEngine {
-    fn name(&self) -> &'static str {
-        self.core.pages.engine()
-    }
-
     fn common(&self) -> &Common {
         &self.core
     }
 
-    fn take_as_empty(&self, _: u64, _: Kind) {}
-
-    fn max_blocks(&self) -> u32 {
+    fn about(&self) -> About {
         let blocks = record::blocks_in(self.core.log.most(), self.core.block_size);
-        u32::try_from(blocks).unwrap_or(u32::MAX)
+        let max_blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        About { name: self.core.pages.engine(), max_blocks, logs_bytes: true }
     }
 
     fn reserve(&self, blocks: u32) -> Result<()> {
         self.core.check_alive()?;
-        let max = self.max_blocks();
+        let max = self.about().max_blocks;
         if blocks > max {
             return Err(JournalError::TooBig { need: blocks, max });
         }
@@ -115,15 +110,23 @@ impl Engine for ScalableEngine {
         self.core.publish(set).unwrap_or(Tid(u64::MAX))
     }
 
-    fn takes_new_data(&self) -> bool {
-        true
+    fn place(&self, run: &Run) -> (Placement, u32) {
+        let core = &self.core;
+        let knows = |block| core.dirty.has(block) || core.cache.is_running(block);
+        match run.before {
+            Before::New => {
+                let through = core.pages.let_pass() && !core.home_rests() && core.passing.passes(run.bytes);
+                (if through { Placement::InPlace } else { Placement::Page }, run.extent.len)
+            }
+            Before::Stored if !run.journaled && run.bytes >= IN_PLACE => match first_run(run.extent, knows) {
+                (true, blocks) => (Placement::Logged, blocks),
+                (false, blocks) => (Placement::InPlace, blocks),
+            },
+            Before::Unwritten | Before::Stored => (Placement::Logged, run.extent.len),
+        }
     }
 
-    fn passes_new_data(&self, bytes: usize) -> bool {
-        self.core.pages.let_pass() && !self.core.home_rests() && self.core.passing.passes(bytes)
-    }
-
-    fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
+    fn write_new(&self, block: u64, bytes: &[u8]) -> Result<bool> {
         let core = &self.core;
         core.check_alive()?;
         match core.in_place.write_or_leave(bytes.len(), || core.write_in_place(block, 0, bytes)) {
@@ -143,17 +146,6 @@ impl Engine for ScalableEngine {
     fn new_data_cost(&self, blocks: u32) -> u32 {
         blocks
     }
-
-    fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
-        let knows = |block| self.core.dirty.has(block) || self.core.cache.is_running(block);
-        bytes < IN_PLACE || (0..u64::from(extent.len)).any(|i| knows(extent.start + i))
-    }
-
-    fn derives(&self) -> bool {
-        true
-    }
-
-    fn journal_data(&self) {}
 
     fn tid(&self) -> Tid {
         self.core.tid()
@@ -179,10 +171,6 @@ impl Engine for ScalableEngine {
 
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
         common::steps(&self.core, &steps::PARTS)
-    }
-
-    fn home_failure(&self) -> Option<String> {
-        self.core.home_failure()
     }
 
     fn stats(&self) -> EngineStats {

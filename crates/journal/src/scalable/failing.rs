@@ -2,20 +2,11 @@
 
 use super::Core;
 use crate::{JournalError, Result};
-use ondol_env::sync::Mutex;
-use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The steps do not ask a home that has failed more often.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Whether home takes what it is given.
-#[derive(Debug, Default)]
-pub(super) struct Failing {
-    fails: AtomicBool,
-    /// Why, and when that was, in monotonic nanoseconds.
-    last: Mutex<Option<(String, u64)>>,
-}
 
 impl Core {
     /// A checkpoint has failed. Its records stay; the next one begins with the same.
@@ -39,11 +30,6 @@ impl Core {
             *self.failing.last.lock() = None;
             self.failing.fails.store(false, Relaxed);
         }
-    }
-
-    /// Why nothing goes home.
-    pub(super) fn home_failure(&self) -> Option<String> {
-        self.failing.last.lock().as_ref().map(|(why, _)| why.clone())
     }
 
     /// Home has failed a moment ago.

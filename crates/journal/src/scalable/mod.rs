@@ -44,7 +44,6 @@ use crate::turn::Turns;
 use crate::{JournalError, Result, WriteSet};
 use data_pages::DataPages;
 use dirty::Dirty;
-use failing::Failing;
 use freed::Freed;
 use named::{Named, Naming};
 use ondol_env::apart::Striped;
@@ -80,7 +79,6 @@ pub(crate) struct Core {
     tried: AtomicU64,
     /// Pages for file data.
     pages: Arc<dyn DataPages>,
-    failing: Failing,
     passing: Passing,
     /// Handles closed.
     handles: Striped,

@@ -120,10 +120,6 @@ impl Reader for Locked<'_> {
     fn volume(&self) -> &Volume {
         self.vol
     }
-
-    fn takes_over(&self, block: u64, whole: usize) -> bool {
-        self.vol.takes_over(block, whole)
-    }
 }
 
 impl View for Locked<'_> {

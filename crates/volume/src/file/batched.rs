@@ -9,9 +9,9 @@
 //! ```
 
 use super::batch::Batch;
-use super::data::{self, Bytes};
+use super::data;
 use super::exchange::check_exchangeable;
-use super::plan::{check_changeable, max_size, plan_write};
+use super::plan::{Write, check_changeable, max_size, plan_write};
 use super::truncate::{do_set_size, set_size_cost};
 use super::write::{Times, do_write};
 use crate::alloc::Need;
@@ -20,6 +20,7 @@ use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::apart::Striped;
+use ondol_journal::Bytes;
 use std::ops::Range;
 
 /// What is to be done: the bytes lie elsewhere.
@@ -179,7 +180,8 @@ impl Volume {
         for batch in batches {
             let guard = guards.iter().find(|guard| guard.node.ino == batch.ino()).ok_or(Error::NotFound)?;
             for (offset, bytes) in batch.parts() {
-                let (cost, _) = plan_write(&mut &*self, guard.node.ino, &guard.state.inode, offset, bytes.len())?;
+                let (ino, inode, len) = (guard.node.ino, &guard.state.inode, bytes.len());
+                let cost = plan_write(&mut &*self, &Write { ino, inode, offset, len, only_bytes: false })?.cost;
                 all.journal = all.journal.saturating_add(cost.journal);
                 all.blocks = all.blocks.saturating_add(cost.blocks);
             }
@@ -303,11 +305,12 @@ fn put_batches<'v>(op: &mut Op<'v>, batches: &'v [Lent<'_>]) -> Result<Option<Co
         }
         for (offset, bytes) in batch.parts() {
             let inode = op.inode(ino)?.clone();
-            let (cost, _) = plan_write(op, ino, &inode, offset, bytes.len())?;
-            if let Some(more) = op.grant(cost)? {
+            let write = Write { ino, inode: &inode, offset, len: bytes.len(), only_bytes: false };
+            let plan = plan_write(op, &write)?;
+            if let Some(more) = op.grant(plan.cost)? {
                 return Ok(Some(more));
             }
-            do_write(op, ino, offset, Bytes::Lent(bytes))?;
+            do_write(op, ino, offset, Bytes::Lent(bytes), plan.parts)?;
         }
         if let Some(size) = size
             && size != op.inode(ino)?.size

@@ -1,15 +1,13 @@
-//! Bytes of files on their way to blocks: home at once, or through the journal with `data=journal` or `chattr +j`.
+//! Bytes of files on their way to blocks, to where the engine has placed them.
 
-use super::write::ATOMIC_MAX;
 use crate::op::Op;
 use crate::{DataMode, Ino, Result, Volume};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
-use ondol_journal::Handle;
+use ondol_journal::{Before, Bytes, Extent, Placement, Run};
 use std::collections::HashSet;
-use std::ops::Range;
 
 /// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so, with the
 /// flag or without: an older image in the log must not come home over bytes that were written there since.
@@ -38,33 +36,6 @@ impl OnceJournaled {
     }
 }
 
-/// What is written, by an operation of lifetime `'v`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Bytes<'v, 'b> {
-    /// It stays where it is as long as the operation: whole blocks need no copy before the journal's.
-    Lent(&'v [u8]),
-    /// It is copied at once.
-    Passing(&'b [u8]),
-}
-
-impl<'v, 'b> Bytes<'v, 'b> {
-    /// The bytes, as long as this call.
-    pub(super) fn now(&self) -> &[u8] {
-        match self {
-            Self::Lent(bytes) => bytes,
-            Self::Passing(bytes) => bytes,
-        }
-    }
-
-    /// Some of them.
-    pub(super) fn part(self, range: Range<usize>) -> Self {
-        match self {
-            Self::Lent(bytes) => Self::Lent(&bytes[range]),
-            Self::Passing(bytes) => Self::Passing(&bytes[range]),
-        }
-    }
-}
-
 /// Whether the data of any file goes through the journal.
 fn all_journaled(vol: &Volume) -> bool {
     vol.options.data == DataMode::Journal
@@ -75,154 +46,93 @@ pub(super) fn journaled(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
     all_journaled(vol) || inode.flags.contains(InodeFlags::JOURNAL_DATA) || vol.once_journaled.contains(ino)
 }
 
-/// Whether data that this file is given anew belongs into the operation's handle.
-pub(super) fn in_handles(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
-    vol.engine.takes_new_data() || journaled(vol, ino, inode)
+/// What blocks held that an operation allocates: those of a cluster that stays in use may hold what a committed state reaches.
+pub(super) fn allocated(vol: &Volume) -> Before {
+    if vol.shared.sb.cluster_ratio() > 1 { Before::Unwritten } else { Before::New }
+}
+
+/// A run of a file's blocks, for [`crate::op::Reader::place`].
+pub(super) fn run(vol: &Volume, journaled: bool, extent: Extent, before: Before, bytes: usize) -> Run {
+    let before = if before == Before::New { allocated(vol) } else { before };
+    Run { extent, bytes, before, journaled, delayed: 0 }
+}
+
+/// Whether data that blocks are given which held nothing to be seen belongs into operations' handles, and so costs them journal space.
+pub(super) fn is_logged(vol: &Volume, journaled: bool) -> bool {
+    let any = run(vol, journaled, Extent { start: Run::UNALLOCATED, len: 1 }, Before::Unwritten, 1);
+    vol.engine.place(&any).0 == Placement::Logged
+}
+
+/// Whether that holds for every file.
+pub(super) fn all_logged(vol: &Volume) -> bool {
+    is_logged(vol, all_journaled(vol))
 }
 
 /// Journal blocks for filling one block that the operation allocates for this file.
 pub(super) fn fill_cost(vol: &Volume, ino: Ino, inode: &Inode) -> u32 {
-    if in_handles(vol, ino, inode) { new_cost(vol, 1) } else { 0 }
+    if is_logged(vol, journaled(vol, ino, inode)) { vol.engine.new_data_cost(1).max(1) } else { 0 }
 }
 
-/// Journal blocks for filling `blocks` blocks that an operation allocates, where data belongs into handles.
-pub(super) fn new_cost(vol: &Volume, blocks: u32) -> u32 {
-    if is_newborn(vol) && !vol.engine.keeps_new_data() { vol.engine.new_data_cost(blocks) } else { blocks }
+/// Blocks from `start` on that bytes are put into, and where these go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) start: u64,
+    pub(super) blocks: u32,
+    pub(super) before: Before,
+    pub(super) to: Placement,
 }
 
-/// Whether data that is not journaled may wait for its commit in memory, to be written home by it. Blocks of clusters do not.
-fn keeps(vol: &Volume) -> bool {
-    vol.engine.keeps_new_data() && is_newborn(vol)
-}
-
-/// Whether that holds for every file.
-pub(super) fn all_in_handles(vol: &Volume) -> bool {
-    vol.engine.takes_new_data() || all_journaled(vol)
-}
-
-/// As [`journaled`], of an inode whose data is about to be staged.
-fn to_journal(op: &Op<'_>, ino: Ino) -> Result<bool> {
-    let vol = op.vol();
-    if all_journaled(vol) {
-        return Ok(true);
-    }
-    let journaled = journaled(vol, ino, op.inode(ino)?);
-    if journaled {
-        vol.engine.journal_data();
-    }
-    Ok(journaled)
-}
-
-/// Puts `bytes` at byte `offset` of the blocks from `start` on, over what is stored there.
+/// Puts `bytes` at byte `offset` of the blocks of `target`. If they held nothing to be seen, they hold zeros elsewhere, and the bytes begin in the first and reach into the last block.
 ///
 /// # Errors
-/// The store's failure.
-pub(super) fn overwrite<'v>(op: &mut Op<'v>, ino: Ino, start: u64, offset: usize, bytes: Bytes<'v, '_>) -> Result<()> {
+/// The store's failure; the promise is used up.
+pub(super) fn put<'v>(op: &mut Op<'v>, target: Target, offset: usize, bytes: Bytes<'v, '_>) -> Result<()> {
     let block_size = op.vol().shared.sb.block_size() as usize;
-    let (start, offset) = (start + (offset / block_size) as u64, offset % block_size);
-    let journaled = to_journal(op, ino)?;
-    let keeps = !journaled && keeps(op.vol());
-    if !journaled && !keeps && !op.vol().engine.takes_new_data() {
-        return op.write_over(start, offset, bytes.now());
-    }
-    let how = if keeps { How::Kept { unseen: false } } else { How::Over };
-    // Consecutive blocks that go home do so as one.
-    let mut home: Option<(u64, usize, usize)> = None;
-    let mut done = 0;
-    for (block, at, part) in parts(block_size, start, offset, bytes) {
-        if journaled || op.takes_over(block, bytes.now().len()) {
-            if let Some((first, at, from)) = home.take() {
-                op.write_over(first, at, &bytes.now()[from..done])?;
-            }
-            stage(op.handle()?, (block, at), part, how)?;
-        } else if home.is_none() {
-            home = Some((block, at, done));
+    let Target { start, blocks, before, to } = target;
+    match (to, before) {
+        (Placement::InPlace, Before::Stored) => {
+            let (block, offset) = (start + (offset / block_size) as u64, offset % block_size);
+            return op.write_over(block, offset, bytes.now());
         }
-        done += part.now().len();
+        (Placement::InPlace, Before::Unwritten) => {
+            let stage = |op: &mut Op<'v>, block, bytes: &[u8]| op.stage(block, bytes).map(|()| true);
+            return write_whole(op, (start, blocks), offset, bytes.now(), stage).map(drop);
+        }
+        (Placement::InPlace, Before::New) => {
+            if write_whole(op, (start, blocks), offset, bytes.now(), Op::write_new)? {
+                return Ok(());
+            }
+            // Nothing was reserved for it in the log, where there is always room for more.
+            op.handle()?.extend(blocks);
+        }
+        (Placement::Delayed | Placement::Logged | Placement::Page, _) => {}
     }
-    home.map_or(Ok(()), |(first, at, from)| op.write_over(first, at, &bytes.now()[from..]))
+    let to = if to == Placement::InPlace { Placement::Page } else { to };
+    for (block, at, part) in parts(block_size, start, offset, bytes) {
+        op.handle()?.put_data(block, at, part, (to, before))?;
+    }
+    Ok(())
 }
 
-/// Whether no committed state reaches what blocks held that an operation allocates. Those of a cluster that stays in use may hold such.
-pub(super) fn is_newborn(vol: &Volume) -> bool {
-    vol.shared.sb.cluster_ratio() == 1
-}
-
-/// What is known of blocks that are filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
-    /// The operation has allocated them.
-    Free,
-    /// They belonged to the file already, and no contents of theirs were to be seen.
-    Unseen,
-}
-
-/// Makes `run.1` blocks from `run.0` on, which nothing reads yet, hold `bytes` at byte `offset` (within the first block)
-/// and zeros elsewhere. The bytes reach into the last block.
+/// Puts `bytes`, which are no part of a planned write, at byte `offset` of one block of the file.
 ///
 /// # Errors
-/// The store's failure.
-pub(super) fn fill<'v>(
+/// As [`put`].
+pub(super) fn put_block<'v>(
     op: &mut Op<'v>,
     ino: Ino,
-    (run, before): ((u64, u32), Before),
+    (block, before): (u64, Before),
     offset: usize,
     bytes: Bytes<'v, '_>,
 ) -> Result<()> {
-    let (start, blocks) = run;
-    let block_size = op.vol().shared.sb.block_size() as usize;
-    let in_handle = to_journal(op, ino)? || op.vol().engine.takes_new_data();
-    if !in_handle {
-        return fill_home(op, (run, before), offset, bytes);
-    }
-    // What is journaled goes into the log, also where other new data would go home.
-    let newborn = before == Before::Free && is_newborn(op.vol()) && !op.vol().engine.keeps_new_data();
-    let passes = newborn && op.vol().engine.passes_new_data(bytes.now().len());
-    if passes && write_home(op, (start, blocks), offset, bytes.now(), Op::pass)? {
-        return Ok(());
-    }
-    let how = if newborn { How::New } else { How::Fresh };
-    for (block, at, part) in parts(block_size, start, offset, bytes) {
-        stage(op.handle()?, (block, at), part, how)?;
-    }
-    Ok(())
+    let journaled = journaled(op.vol(), ino, op.inode(ino)?);
+    let run = run(op.vol(), journaled, Extent { start: block, len: 1 }, before, bytes.now().len());
+    let (to, _) = op.place(&run);
+    put(op, Target { start: block, blocks: 1, before: run.before, to }, offset, bytes)
 }
 
-/// As [`fill`], of data that goes home and into no log: now, or with its commit.
-fn fill_home<'v>(
-    op: &mut Op<'v>,
-    ((start, blocks), before): ((u64, u32), Before),
-    offset: usize,
-    bytes: Bytes<'v, '_>,
-) -> Result<()> {
-    let block_size = op.vol().shared.sb.block_size() as usize;
-    let mut how = None;
-    if keeps(op.vol()) && before == Before::Free {
-        if op.vol().engine.passes_new_data(bytes.now().len()) {
-            return write_home(op, (start, blocks), offset, bytes.now(), Op::pass).map(drop);
-        }
-        let kept = u64::from(op.handle()?.kept() + blocks) * block_size as u64;
-        how = (kept <= KEPT_MOST + block_size as u64).then_some(How::New);
-    } else if keeps(op.vol()) {
-        // A transaction may have yet to write what was there before it was made unseen.
-        let taken = (start..start + u64::from(blocks)).any(|block| op.takes_over(block, usize::MAX));
-        how = taken.then_some(How::Kept { unseen: true });
-    }
-    let Some(how) = how else {
-        let stage = |op: &mut Op<'v>, block, bytes: &[u8]| op.stage(block, bytes).map(|()| true);
-        return write_home(op, (start, blocks), offset, bytes.now(), stage).map(drop);
-    };
-    for (block, at, part) in parts(block_size, start, offset, bytes) {
-        stage(op.handle()?, (block, at), part, how)?;
-    }
-    Ok(())
-}
-
-/// Bytes of new data that an operation keeps, where it need not: more is written home at once. A write has no more.
-const KEPT_MOST: u64 = ATOMIC_MAX;
-
-/// Has `put` write what [`fill`] says, in whole blocks; until it says that it cannot.
-fn write_home<'v>(
+/// Has `put` write what [`put`] says, in whole blocks; until it says that it cannot.
+fn write_whole<'v>(
     op: &mut Op<'v>,
     (start, blocks): (u64, u32),
     offset: usize,
@@ -260,7 +170,10 @@ fn write_home<'v>(
 /// # Errors
 /// The store's failure.
 pub(super) fn zero(op: &mut Op<'_>, ino: Ino, block: u64, from: usize, to: usize) -> Result<()> {
-    if from < to { overwrite(op, ino, block, from, Bytes::Passing(&vec![0; to - from])) } else { Ok(()) }
+    if from == to {
+        return Ok(());
+    }
+    put_block(op, ino, (block, Before::Stored), from, Bytes::Passing(&vec![0; to - from]))
 }
 
 /// `bytes` at byte `offset` of block `start`, block by block.
@@ -275,33 +188,4 @@ fn parts<'v, 'b>(
     let whole = (first..len).step_by(block_size).zip(start + 1..);
     let whole = whole.map(move |(at, block)| (block, 0, bytes.part(at..len.min(at + block_size))));
     std::iter::once((start, offset, bytes.part(0..first))).filter(move |_| first > 0).chain(whole)
-}
-
-/// What a block that is staged held.
-#[derive(Clone, Copy)]
-enum How {
-    /// It is written over.
-    Over,
-    /// Nothing to be seen.
-    Fresh,
-    /// The operation has allocated it.
-    New,
-    /// It is written over, or if it is unseen, nothing is to be seen; and it goes home.
-    Kept { unseen: bool },
-}
-
-fn stage<'v>(handle: &mut Handle<'v>, (block, at): (u64, usize), part: Bytes<'v, '_>, how: How) -> Result<()> {
-    match (part, how) {
-        (Bytes::Lent(whole), How::Kept { .. }) if whole.len() == handle.block_size() => {
-            handle.keep_lent(block, whole)?;
-        }
-        (_, How::Kept { unseen }) => handle.keep(block, at, part.now(), unseen)?,
-        (Bytes::Lent(whole), _) if whole.len() == handle.block_size() => {
-            handle.lend(block, whole, matches!(how, How::New))?;
-        }
-        (_, How::Over) => handle.data(block, at, part.now())?,
-        (_, How::Fresh) => handle.fresh_data(block, at, part.now())?,
-        (_, How::New) => handle.new_data(block, at, part.now())?,
-    }
-    Ok(())
 }

@@ -1,7 +1,5 @@
 //! Files whose bytes lie in the inode: changed there as long as they fit, moved to a block when they do not.
 
-use super::data::Before;
-use super::plan::Survey;
 use super::{data, grow, mapping, tree};
 use crate::alloc::Need;
 use crate::inline::{self, is_inline};
@@ -9,6 +7,7 @@ use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Ino, Result, Volume};
 use ondol_format::{Incompat, Inode};
+use ondol_journal::{Before, Bytes};
 
 /// Whether files of this volume may lie in their inodes.
 pub(super) fn possible(vol: &Volume) -> bool {
@@ -20,10 +19,9 @@ pub(super) fn stays(inode: &Inode, size: u64) -> bool {
     is_inline(inode) && inline::fits(inode, inode.size.max(size))
 }
 
-/// What a change takes that only concerns the inode, and what it is done to.
-pub(super) fn small_change() -> (Cost, Survey) {
-    let seen = Survey { inline: true, ..Survey::default() };
-    (Cost { journal: 1, blocks: 0, need: Need::Ordinary }, seen)
+/// What a change takes that only concerns the inode.
+pub(super) fn small_change() -> Cost {
+    Cost { journal: 1, blocks: 0, need: Need::Ordinary }
 }
 
 /// The inode as it is mapped when its bytes have left it, and how many blocks they take then.
@@ -83,7 +81,7 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let got = mapping::fill_hole(op, ino, 0, 1, false)?;
-    data::fill(op, ino, ((got.start, 1), Before::Free), 0, data::Bytes::Passing(&contents))
+    data::put_block(op, ino, (got.start, Before::New), 0, Bytes::Passing(&contents))
 }
 
 /// What [`unfold`] takes: the inode, and if it holds anything, a block for that.

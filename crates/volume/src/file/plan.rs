@@ -9,6 +9,8 @@ use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::{MAX_LOGICAL, capacity};
 use ondol_format::inode::{FileType, InodeFlags};
 use ondol_format::{Inode, RoCompat};
+use ondol_journal::{Before, Extent, Placement};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// How a range of logical blocks is mapped.
@@ -27,8 +29,6 @@ pub(crate) struct Survey {
     pub(super) unwritten: bool,
     /// Where there is a block map: what mapping the range does to its pointer blocks.
     pub(super) pointers: Option<Growth>,
-    /// The bytes are in the inode, and stay there.
-    pub(super) inline: bool,
 }
 
 /// Looks at `blocks` blocks from `first` on.
@@ -93,61 +93,133 @@ impl Survey {
     }
 }
 
-/// What writing `len` bytes at `offset` needs at most, and how the range is mapped now.
+/// A write that is to be planned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write<'i> {
+    pub(crate) ino: Ino,
+    pub(crate) inode: &'i Inode,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+    /// No time changes, and no size: without an operation, stored bytes can be written in place.
+    pub(crate) only_bytes: bool,
+}
+
+/// A run of blocks that a write goes to, and where its bytes go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(super) run: Run,
+    pub(super) to: Placement,
+}
+
+/// The runs of a write, in order.
+pub(crate) type Parts = SmallVec<[Part; 2]>;
+
+/// What a write needs at most, and what is done: under the lock of the inode, a look at its mapping serves for both.
+#[derive(Clone, Debug)]
+pub(crate) struct WritePlan {
+    pub(crate) cost: Cost,
+    /// Empty where the bytes are in the inode, or were.
+    pub(crate) parts: Parts,
+}
+
+impl WritePlan {
+    /// Whether all of it goes to stored blocks in place.
+    pub(super) fn is_overwrite(&self) -> bool {
+        let is_in_place = |part: &Part| matches!(part.run.what, Mapped::Written(_)) && part.to == Placement::InPlace;
+        !self.parts.is_empty() && self.parts.iter().all(is_in_place)
+    }
+}
+
+/// What writing needs at most, where each run of it goes.
 ///
 /// # Errors
 /// Corruption of the mapping, or the store's failure.
-pub(crate) fn plan_write(
-    reader: &mut dyn Reader,
-    ino: Ino,
-    inode: &Inode,
+pub(crate) fn plan_write(reader: &mut dyn Reader, write: &Write<'_>) -> Result<WritePlan> {
+    if inline::stays(write.inode, write.offset.saturating_add(write.len as u64)) {
+        return Ok(WritePlan { cost: inline::small_change(), parts: Parts::new() });
+    }
+    if is_inline(write.inode) {
+        let (plain, more) = inline::unfolded(reader.volume(), write.inode);
+        let plan = plan_blocks(reader, &Write { inode: &plain, ..*write }, more)?;
+        // The blocks are another matter when the bytes have left the inode.
+        return Ok(WritePlan { parts: Parts::new(), ..plan });
+    }
+    plan_blocks(reader, write, 0)
+}
+
+/// Places the runs of a write one after the other.
+struct Placing {
+    parts: Parts,
+    journaled: bool,
+    only_bytes: bool,
+    /// Its bytes.
     offset: u64,
-    len: usize,
-) -> Result<(Cost, Survey)> {
-    if inline::stays(inode, offset.saturating_add(len as u64)) {
-        return Ok(inline::small_change());
+    end: u64,
+    /// Blocks of data in the handle that are there already, and those that are new there, for which less may do.
+    logged: u32,
+    new: u32,
+    delayed: u32,
+}
+
+impl Placing {
+    fn add(&mut self, reader: &dyn Reader, run: Run) {
+        let vol = reader.volume();
+        let block_size = u64::from(vol.shared.sb.block_size());
+        let from = (u64::from(run.at) * block_size).max(self.offset);
+        let bytes = ((u64::from(run.at) + u64::from(run.len)) * block_size).min(self.end).saturating_sub(from) as usize;
+        let (start, before) = match run.what {
+            Mapped::Hole => (ondol_journal::Run::UNALLOCATED, Before::New),
+            Mapped::Unwritten(start) => (start, Before::Unwritten),
+            Mapped::Written(start) => (start, Before::Stored),
+        };
+        let bytes = if self.only_bytes && before == Before::Stored { usize::MAX } else { bytes };
+        let mut done = 0;
+        while done < run.len {
+            let extent = Extent { start: start + u64::from(done), len: run.len - done };
+            let asked = data::run(vol, self.journaled, extent, before, bytes);
+            let asked = ondol_journal::Run { delayed: self.delayed, ..asked };
+            let (to, len) = reader.place(&asked);
+            let what = match run.what {
+                Mapped::Hole => Mapped::Hole,
+                Mapped::Unwritten(_) => Mapped::Unwritten(extent.start),
+                Mapped::Written(_) => Mapped::Written(extent.start),
+            };
+            self.parts.push(Part { run: Run { at: run.at + done, len, what }, to });
+            match (to, asked.before) {
+                (Placement::InPlace, _) => {}
+                (Placement::Delayed | Placement::Page, Before::New) => {
+                    (self.new, self.delayed) = (self.new + len, self.delayed + len);
+                }
+                (Placement::Delayed | Placement::Page, _) => {}
+                (Placement::Logged, Before::New) => self.logged += len,
+                (Placement::Logged, _) => {
+                    let is_more = |i: &u32| !reader.holds_block(extent.start + u64::from(*i));
+                    self.logged += (0..len).filter(is_more).count() as u32;
+                }
+            }
+            done += len;
+        }
     }
-    if is_inline(inode) {
-        let (plain, more) = inline::unfolded(reader.volume(), inode);
-        return plan_blocks(reader, ino, &plain, (offset, len), more);
-    }
-    plan_blocks(reader, ino, inode, (offset, len), 0)
 }
 
 /// As [`plan_write`] where the file has blocks, or is given `more` of them before.
-fn plan_blocks(
-    reader: &mut dyn Reader,
-    ino: Ino,
-    inode: &Inode,
-    (offset, len): (u64, usize),
-    more: u64,
-) -> Result<(Cost, Survey)> {
+fn plan_blocks(reader: &mut dyn Reader, write: &Write<'_>, more: u64) -> Result<WritePlan> {
+    let Write { ino, inode, offset, len, only_bytes } = *write;
     let (first, blocks) = span(reader.volume(), offset, len);
     let journaled = data::journaled(reader.volume(), ino, inode);
-    let block_size = u64::from(reader.volume().shared.sb.block_size());
     let end = offset.saturating_add(len as u64);
-    let in_handles = data::in_handles(reader.volume(), ino, inode);
-    // Blocks that belong to the file already, and come into the handle with their new bytes.
-    let mut kept = 0;
-    let mut count = |reader: &mut dyn Reader, run: Run| {
-        let (Mapped::Written(start) | Mapped::Unwritten(start)) = run.what else { return };
-        if !in_handles {
-            return;
-        }
-        let from = (u64::from(run.at) * block_size).max(offset);
-        let whole = ((u64::from(run.at) + u64::from(run.len)) * block_size).min(end) - from;
-        let all = journaled || run.what == Mapped::Unwritten(start);
-        let comes = |block: &u64| !reader.holds_block(*block) && (all || reader.takes_over(*block, whole as usize));
-        kept += (start..start + u64::from(run.len)).filter(comes).count() as u32;
-    };
-    let mut seen = survey_runs(reader, (ino, inode), first..first.saturating_add(blocks), &mut count)?;
+    let (parts, logged, new, delayed) = (Parts::new(), 0, 0, 0);
+    let mut placing = Placing { parts, journaled, only_bytes, offset, end, logged, new, delayed };
+    let mut place = |reader: &mut dyn Reader, run: Run| placing.add(reader, run);
+    let mut seen = survey_runs(reader, (ino, inode), first..first.saturating_add(blocks), &mut place)?;
     (seen.holes, seen.clusters) = (seen.holes + more, seen.clusters + more);
     let vol = reader.volume();
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    let data = if in_handles { kept + u32::from(gap) + data::new_cost(vol, seen.holes as u32) } else { 0 };
-    Ok((cost(vol, seen.growth(vol, added), seen.clusters, data), seen))
+    let apart = if gap || more > 0 { data::fill_cost(vol, ino, inode) * (u32::from(gap) + more as u32) } else { 0 };
+    let data = apart + placing.logged + vol.engine.new_data_cost(placing.new);
+    Ok(WritePlan { cost: cost(vol, seen.growth(vol, added), seen.clusters, data), parts: placing.parts })
 }
 
 /// `data` are blocks whose contents go through the journal.
@@ -178,7 +250,7 @@ pub(super) fn is_atomic(vol: &Volume, blocks: u64) -> bool {
     let growth = Growth { nodes: extents.nodes.max(pointers.nodes), new: extents.new.max(pointers.new) };
     // What was in the inode takes a block, too.
     let more = u64::from(inline::possible(vol));
-    let data = if data::all_in_handles(vol) { (blocks + 1 + more) as u32 } else { 0 };
+    let data = if data::all_logged(vol) { (blocks + 1 + more) as u32 } else { 0 };
     cost(vol, growth, blocks + more, data).journal <= vol.engine.max_blocks()
 }
 

@@ -59,7 +59,7 @@ impl Volume {
 pub(crate) fn set_size_cost(vol: &Volume, ino: Ino, inode: &Inode, size: u64) -> Cost {
     if is_inline(inode) {
         let leaves = !inline::stays(inode, size);
-        return if leaves { inline::unfold_cost(vol, ino, inode) } else { inline::small_change().0 };
+        return if leaves { inline::unfold_cost(vol, ino, inode) } else { inline::small_change() };
     }
     if size > inode.size {
         // The inode, and the block that was the last.

@@ -1,15 +1,16 @@
 //! Write and append.
 
-use super::data::{Before, Bytes};
-use super::plan::{check_changeable, is_atomic, max_size, plan_write};
-use super::{Mapped, data, inline, mapping, tree};
+use super::data::Target;
+use super::plan::{Part, Parts, Write, check_changeable, is_atomic, max_size, plan_write};
+use super::{Mapped, Run, data, inline, mapping, tree};
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
-use ondol_journal::Extent;
+use ondol_journal::{Before, Bytes};
+use std::ops::Range;
 
 /// Largest write that is one operation whatever the journal holds, bytes.
 pub const ATOMIC_MAX: u64 = 1 << 20;
@@ -107,33 +108,33 @@ impl Volume {
     ) -> Result<(usize, NodeGuard)> {
         let ino = guard.node.ino;
         let inode = &guard.state.inode;
-        let mut n = self.piece(offset, bytes.len());
-        let (cost, seen) = loop {
-            let (cost, seen) = plan_write(&mut &*self, ino, inode, offset, n)?;
-            // Only a tree that nobody's splits have made asks for more.
-            if cost.journal <= self.engine.max_blocks() || n <= 1 {
-                break (cost, seen);
+        let n = self.piece(offset, bytes.len());
+        let only_bytes = (times == Times::Keep || !stale(self, inode)) && !data::journaled(self, ino, inode);
+        let mut write = Write { ino, inode, offset, len: n, only_bytes };
+        let plan = loop {
+            write.only_bytes &= offset + write.len as u64 <= inode.size;
+            let plan = plan_write(&mut &*self, &write)?;
+            if write.only_bytes && !plan.is_overwrite() {
+                write.only_bytes = false;
+                continue;
             }
-            n /= 2;
+            // Only a tree that nobody's splits have made asks for more.
+            if plan.cost.journal <= self.engine.max_blocks() || write.len <= 1 {
+                break plan;
+            }
+            write.len /= 2;
         };
-        let inside = offset + n as u64 <= inode.size;
-        if inside
-            && !seen.inline
-            && seen.holes == 0
-            && !seen.unwritten
-            && !data::journaled(self, ino, inode)
-            && (times == Times::Keep || !stale(self, inode))
-            && self.may_write_home(&guard, offset, n)?
-        {
-            let written = self.overwrite_only(&guard, offset, &bytes[..n]);
+        let n = write.len;
+        if write.only_bytes {
+            let written = self.overwrite_only(&guard, offset, &bytes[..n], &plan.parts);
             // Also where it failed: what can be read has to become durable.
             self.note_written(&guard.node);
             written?;
             return Ok((n, guard));
         }
         let before = (inode.mtime, inode.ctime);
-        let mut op = Op::begin(self, vec![guard], cost)?;
-        do_write(&mut op, ino, offset, Bytes::Lent(&bytes[..n]))?;
+        let mut op = Op::begin(self, vec![guard], plan.cost)?;
+        do_write(&mut op, ino, offset, Bytes::Lent(&bytes[..n]), plan.parts)?;
         if times == Times::Keep {
             let inode = op.inode_mut(ino)?;
             (inode.mtime, inode.ctime) = before;
@@ -154,37 +155,14 @@ impl Volume {
         (atomic - offset % block_size).max(1) as usize
     }
 
-    /// Whether `len` stored bytes at `offset` can be written in place: no transaction that counts has their blocks.
-    fn may_write_home(&self, guard: &NodeGuard, offset: u64, len: usize) -> Result<bool> {
-        if !self.engine.takes_new_data() && !self.engine.keeps_new_data() {
-            return Ok(true);
-        }
-        let block_size = u64::from(self.shared.sb.block_size());
-        let (mut at, _) = place(block_size, offset)?;
-        let (last, _) = place(block_size, offset + len as u64 - 1)?;
-        while at <= last {
-            let run = super::map(&mut &*self, guard.node.ino, &guard.state.inode, at)?;
-            let Mapped::Written(start) = run.what else { return Ok(false) };
-            let len = run.len.min(last - at + 1);
-            if self.engine.takes_over(Extent { start, len }, usize::MAX) {
-                return Ok(false);
-            }
-            at += len;
-        }
-        Ok(true)
-    }
-
     /// Bytes over stored ones, when not even a time changes.
-    fn overwrite_only(&self, guard: &NodeGuard, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn overwrite_only(&self, guard: &NodeGuard, offset: u64, all: &[u8], parts: &Parts) -> Result<()> {
         let block_size = u64::from(self.shared.sb.block_size());
-        let mut done = 0;
-        while done < bytes.len() {
-            let (at, skip) = place(block_size, offset + done as u64)?;
-            let run = super::map(&mut &*self, guard.node.ino, &guard.state.inode, at)?;
-            let Mapped::Written(start) = run.what else { return Err(Error::Invalid("the mapping has changed")) };
-            let n = (run.len as usize * block_size as usize - skip).min(bytes.len() - done);
-            self.engine.write_data(start, skip, &bytes[done..done + n])?;
-            done += n;
+        for Part { run, .. } in parts {
+            let Mapped::Written(start) = run.what else { continue };
+            let bytes = within(block_size, run, offset, all.len());
+            let skip = (offset + bytes.start as u64) % block_size;
+            self.engine.write_data(start, skip as usize, &all[bytes])?;
         }
         let synchronous = guard.state.inode.flags.contains(InodeFlags::SYNC);
         if synchronous { self.sync() } else { Ok(()) }
@@ -212,59 +190,84 @@ pub(super) fn place(block_size: u64, byte: u64) -> Result<(u32, usize)> {
     Ok((at, (byte % block_size) as usize))
 }
 
-/// Writes `bytes` at `offset` of a regular file that `op` holds, within the cost that [`super::plan::plan_write`] told. All of it, or an
-/// error after which the operation must be dropped.
+/// Which of `len` bytes at `offset` of a file lie in a run of its blocks.
+fn within(block_size: u64, run: &Run, offset: u64, len: usize) -> Range<usize> {
+    let from = (u64::from(run.at) * block_size).saturating_sub(offset);
+    let to = ((u64::from(run.at) + u64::from(run.len)) * block_size).saturating_sub(offset);
+    from as usize..(to as usize).min(len)
+}
+
+/// Writes `bytes` at `offset` of a regular file that `op` holds, as [`super::plan::plan_write`] has planned it for what `op` has done so far. All of it, or an error after which the operation must be
+/// dropped.
 ///
 /// # Errors
 /// As [`Volume::write`].
-pub(crate) fn do_write<'v>(op: &mut Op<'v>, ino: Ino, offset: u64, bytes: Bytes<'v, '_>) -> Result<()> {
+pub(crate) fn do_write<'v>(
+    op: &mut Op<'v>,
+    ino: Ino,
+    offset: u64,
+    bytes: Bytes<'v, '_>,
+    mut parts: Parts,
+) -> Result<()> {
     let block_size = u64::from(op.vol().shared.sb.block_size());
-    let (size, total) = (op.inode(ino)?.size, bytes.now().len());
+    let (size, len) = (op.inode(ino)?.size, bytes.now().len());
     check_changeable(ino, op.inode(ino)?, true)?;
     let most = max_size(op.vol(), op.inode(ino)?);
-    let end = offset.checked_add(total as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
+    let end = offset.checked_add(len as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
+    let mut is_planned = true;
     if is_inline(op.inode(ino)?) {
         if inline::write(op, ino, offset, bytes.now())? {
             return touch(op, ino);
         }
         inline::unfold(op, ino)?;
+        is_planned = false;
     }
     if offset > size {
         zero_behind(op, ino, size)?;
+        // What follows the zeros in their block goes where they are.
+        is_planned &= size / block_size < offset / block_size || size.is_multiple_of(block_size);
     }
-    let (mut done, mut mapped) = (0, false);
-    while done < total {
-        let rest = total - done;
-        let (at, skip) = place(block_size, offset + done as u64)?;
-        let blocks = (skip + rest).div_ceil(block_size as usize) as u32;
-        let run = mapping::map(op, ino, at)?;
-        let len = run.len.min(blocks);
-        let end_of = |len: u32| done + (len as usize * block_size as usize - skip).min(rest);
-        mapped |= !matches!(run.what, Mapped::Written(_));
-        done = match run.what {
-            Mapped::Written(start) => {
-                data::overwrite(op, ino, start, skip, bytes.part(done..end_of(len)))?;
-                end_of(len)
-            }
-            Mapped::Unwritten(start) => {
-                data::fill(op, ino, ((start, len), Before::Unseen), skip, bytes.part(done..end_of(len)))?;
-                convert_all(op, ino, at, at + len)?;
-                end_of(len)
-            }
-            Mapped::Hole => {
-                let got = mapping::fill_hole(op, ino, at, len, false)?;
-                data::fill(op, ino, ((got.start, got.len), Before::Free), skip, bytes.part(done..end_of(got.len)))?;
-                end_of(got.len)
-            }
-        };
+    if !is_planned {
+        let inode = op.inode(ino)?.clone();
+        parts = plan_write(op, &Write { ino, inode: &inode, offset, len, only_bytes: false })?.parts;
     }
-    if mapped {
+    for part in &parts {
+        let within = within(block_size, &part.run, offset, len);
+        write_part(op, ino, part, offset + within.start as u64, bytes.part(within))?;
+    }
+    if parts.iter().any(|part| !matches!(part.run.what, Mapped::Written(_))) {
         tree::merge_up(op, ino)?;
     }
     if end > size {
         op.inode_mut(ino)?.size = end;
     }
     touch(op, ino)
+}
+
+/// Writes the bytes of one part, which begin at `offset` of the file.
+fn write_part<'v>(op: &mut Op<'v>, ino: Ino, part: &Part, offset: u64, bytes: Bytes<'v, '_>) -> Result<()> {
+    let block_size = op.vol().shared.sb.block_size() as usize;
+    let Part { run, to } = *part;
+    let (mut at, mut done) = (run.at, 0);
+    while at < run.at + run.len {
+        let left = run.at + run.len - at;
+        let (start, blocks, before) = match run.what {
+            Mapped::Written(start) => (start, left, Before::Stored),
+            Mapped::Unwritten(start) => (start, left, Before::Unwritten),
+            Mapped::Hole => {
+                let got = mapping::fill_hole(op, ino, at, left, false)?;
+                (got.start, got.len, data::allocated(op.vol()))
+            }
+        };
+        let skip = ((offset + done as u64) % block_size as u64) as usize;
+        let n = (blocks as usize * block_size - skip).min(bytes.now().len() - done);
+        data::put(op, Target { start, blocks, before, to }, skip, bytes.part(done..done + n))?;
+        if let Mapped::Unwritten(_) = run.what {
+            convert_all(op, ino, at, at + blocks)?;
+        }
+        (at, done) = (at + blocks, done + n);
+    }
+    Ok(())
 }
 
 fn convert_all(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> Result<()> {

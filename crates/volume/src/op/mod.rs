@@ -299,7 +299,7 @@ impl<'v> Op<'v> {
 
     /// Takes a descriptor into the transaction, because its bitmaps are, and changes its count of directories.
     fn touch_descriptor(&mut self, g: u32, dirs: i32) -> Result<()> {
-        if dirs == 0 && self.vol.engine.derives() {
+        if dirs == 0 && self.vol.engine.about().logs_bytes {
             return Ok(());
         }
         let (block, kind, offset) = self.vol.shared.descriptor(g);

@@ -5,7 +5,7 @@ use crate::alloc::Need;
 use crate::behalf;
 use crate::node::locate;
 use crate::{Error, Ino, Result};
-use ondol_journal::{Extent, NumberHash};
+use ondol_journal::{Before, Extent, NumberHash, Placement, Run};
 use std::collections::HashSet;
 
 /// Bytes that go home with the close, in the order in which they were written.
@@ -98,15 +98,27 @@ impl Op<'_> {
         self.handle.as_ref().is_some_and(|handle| handle.holds(block))
     }
 
-    /// Whether bytes over stored ones in `block`, part of a change of `whole` bytes, go into the handle. They go where this
-    /// operation's bytes of that block are already: it has one place for them, or what is written first would come to lie over what is
-    /// written last.
-    pub(crate) fn takes_over(&self, block: u64, whole: usize) -> bool {
-        if self.holds_block(block) {
-            return true;
+    /// Where data of a run goes, and for how many of its blocks. It goes where this operation's bytes of a block are already: it has one place for them, or what is written first would come to
+    /// lie over what is written last.
+    pub(crate) fn place(&self, run: &Run) -> (Placement, u32) {
+        let delayed = run.delayed + self.handle.as_ref().map_or(0, |handle| handle.delayed());
+        if run.before == Before::New {
+            return self.vol.engine.place(&Run { delayed, ..*run });
         }
-        let late = self.late.as_ref().is_some_and(|late| late.blocks.contains(&block));
-        !late && self.vol.engine.takes_over(Extent { start: block, len: 1 }, whole)
+        let of = |i: u32| {
+            let block = run.extent.start + u64::from(i);
+            let is_late = || self.late.as_ref().is_some_and(|late| late.blocks.contains(&block));
+            match self.holds_block(block) {
+                true => Some(Placement::Logged),
+                false => is_late().then_some(Placement::InPlace),
+            }
+        };
+        let first = of(0);
+        let len = (1..run.extent.len).find(|i| of(*i) != first).unwrap_or(run.extent.len);
+        match first {
+            Some(own) => (own, len),
+            None => self.vol.engine.place(&Run { extent: Extent { len, ..run.extent }, delayed, ..*run }),
+        }
     }
 
     /// Puts `bytes` at byte `offset` of the blocks from `block` on, which hold file data that is not journaled.
@@ -136,15 +148,15 @@ impl Op<'_> {
             self.late.get_or_insert_default().push(block_size, block, 0, bytes);
             return Ok(());
         }
-        Ok(self.handle()?.stage(block, 0, bytes)?)
+        Ok(self.vol.engine.write_data(block, 0, bytes)?)
     }
 
-    /// As [`Op::stage`], of blocks of which the engine was asked whether they pass. False: the handle is to have the bytes.
+    /// As [`Op::stage`], of blocks that the operation has allocated. False: the handle is to have the bytes.
     ///
     /// # Errors
     /// The store's failure.
-    pub(crate) fn pass(&mut self, block: u64, bytes: &[u8]) -> Result<bool> {
-        Ok(self.handle()?.pass(block, bytes)?)
+    pub(crate) fn write_new(&mut self, block: u64, bytes: &[u8]) -> Result<bool> {
+        Ok(self.vol.engine.write_new(block, bytes)?)
     }
 
     /// Puts what was kept where it belongs.

@@ -5,7 +5,7 @@ use crate::dir::Search;
 use crate::{Ino, Result, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
-use ondol_journal::{Block, Extent, Kind};
+use ondol_journal::{Block, Kind, Placement, Run};
 
 /// Reads metadata blocks: as published, or as an operation sees them.
 pub(crate) trait Reader {
@@ -13,8 +13,10 @@ pub(crate) trait Reader {
     fn block(&mut self, block: u64, kind: Kind) -> Result<Block>;
     /// The volume.
     fn volume(&self) -> &Volume;
-    /// Whether bytes over stored ones in `block`, part of a change of `whole` bytes, go into the handle of whoever writes them.
-    fn takes_over(&self, block: u64, whole: usize) -> bool;
+    /// Where data of a run goes, and for how many of its blocks: [`ondol_journal::Engine::place`].
+    fn place(&self, run: &Run) -> (Placement, u32) {
+        self.volume().engine.place(run)
+    }
     /// Whether the handle has `block` already, so that changing it again takes nothing.
     fn holds_block(&self, block: u64) -> bool {
         let _ = block;
@@ -42,10 +44,6 @@ impl Reader for &Volume {
     fn volume(&self) -> &Volume {
         self
     }
-
-    fn takes_over(&self, block: u64, whole: usize) -> bool {
-        self.engine.takes_over(Extent { start: block, len: 1 }, whole)
-    }
 }
 
 impl Reader for Op<'_> {
@@ -57,8 +55,8 @@ impl Reader for Op<'_> {
         self.vol
     }
 
-    fn takes_over(&self, block: u64, whole: usize) -> bool {
-        Op::takes_over(self, block, whole)
+    fn place(&self, run: &Run) -> (Placement, u32) {
+        Op::place(self, run)
     }
 
     fn holds_block(&self, block: u64) -> bool {

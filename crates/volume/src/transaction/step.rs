@@ -9,12 +9,12 @@ use crate::dir::ops::{
     Circle, Names, do_create, do_link, do_rename, do_unlink, find, plain, plan_create, plan_link, plan_rename,
     plan_unlink,
 };
-use crate::file::data::Bytes;
 use crate::file::plan;
 use crate::file::truncate::{do_set_size, set_size_cost};
 use crate::file::write::do_write;
 use crate::{Error, Ino, Rename, SetAttr, SetXattr, xattr};
 use ondol_format::inode::FileType;
+use ondol_journal::Bytes;
 
 impl Attempt<'_, '_> {
     pub(super) fn step(&mut self, step: &Step) -> Tried<()> {
@@ -105,9 +105,10 @@ impl Attempt<'_, '_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let (cost, _) = plan::plan_write(&mut self.op, ino, &inode, offset, bytes.len())?;
-        self.grant(cost)?;
-        Ok(do_write(&mut self.op, ino, offset, Bytes::Passing(bytes))?)
+        let write = plan::Write { ino, inode: &inode, offset, len: bytes.len(), only_bytes: false };
+        let plan = plan::plan_write(&mut self.op, &write)?;
+        self.grant(plan.cost)?;
+        Ok(do_write(&mut self.op, ino, offset, Bytes::Passing(bytes), plan.parts)?)
     }
 
     fn set_len(&mut self, at: &Trail, size: u64) -> Tried<()> {

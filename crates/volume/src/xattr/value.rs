@@ -6,6 +6,7 @@
 
 use super::store::{Attrs, Change, change, users};
 use crate::alloc::Need;
+use crate::file::plan::{Write, plan_write};
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, file, orphan};
@@ -16,6 +17,7 @@ use ondol_format::xattr::{
     value_sectors,
 };
 use ondol_format::{Incompat, Inode};
+use ondol_journal::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -74,7 +76,7 @@ pub(super) fn creation_cost(reader: &mut dyn Reader, len: usize) -> Result<Cost>
     let vol = reader.volume();
     let mut inode = Inode::new(0, &vol.shared.inode_format);
     file::init_mapping(vol, &mut inode);
-    let (cost, _) = file::plan::plan_write(reader, 0, &inode, 0, len)?;
+    let cost = plan_write(reader, &Write { ino: 0, inode: &inode, offset: 0, len, only_bytes: false })?.cost;
     Ok(Cost { journal: cost.journal + INODE_COST, ..cost })
 }
 
@@ -97,7 +99,9 @@ pub(super) fn create(op: &mut Op<'_>, owner: Ino, value: &[u8]) -> Result<(Ino, 
     (inode.uid, inode.gid) = (uid, gid);
     init_value_inode(inode, hash);
     file::init_mapping(vol, inode);
-    file::write::do_write(op, ino, 0, file::data::Bytes::Passing(value))?;
+    let inode = inode.clone();
+    let plan = plan_write(op, &Write { ino, inode: &inode, offset: 0, len: value.len(), only_bytes: false })?;
+    file::write::do_write(op, ino, 0, Bytes::Passing(value), plan.parts)?;
     set_value_refs(op.inode_mut(ino)?, 0);
     Ok((ino, hash))
 }

@@ -2,8 +2,9 @@
 
 use super::{BLOCK, HOME, META, Rig, bench, bench_with, byte_at, config, noise};
 use ondol_block::{BlockStore, DeviceClass};
-use ondol_journal::{Config, EngineStats, Extent, Kind};
+use ondol_journal::{Before, Config, EngineStats, Extent, Kind, Placement, Run};
 use ondol_power::Sampling;
+use ondol_testkit::put_data::PutData;
 
 /// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
 const SLOTS: u64 = 6;
@@ -44,12 +45,15 @@ fn write_new_data(rig: &dyn Rig, config: Config) -> (EngineStats, bool) {
         let mut h = b.handle(RUN as u32 + 4);
         // Odd ones are short and do not compress, even ones are long and do.
         let len = if n.is_multiple_of(2) { RUN } else { RUN / 4 };
-        let passes = b.engine.passes_new_data(len as usize * BLOCK);
+        let extent = Extent { start: slot(n).start, len: len as u32 };
+        let bytes = len as usize * BLOCK;
+        let run = Run { extent, bytes, before: Before::New, journaled: true, delayed: 0 };
+        let passes = b.engine.place(&run).0 == Placement::InPlace;
         passed |= passes;
         for i in 0..len {
             let (block, bytes) = (slot(n).start + i, contents(n, i));
             if passes {
-                assert!(h.pass(block, &bytes).unwrap());
+                assert!(b.engine.write_new(block, &bytes).unwrap());
             } else {
                 h.new_data(block, 0, &bytes).unwrap();
             }
