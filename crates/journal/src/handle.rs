@@ -67,6 +67,45 @@ impl Base<'_> {
     }
 }
 
+/// A change of bits or of a number that concurrent operations share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// Bits become one.
+    Set {
+        /// The first bit.
+        first: u32,
+        /// How many bits.
+        count: u32,
+    },
+    /// Bits become zero.
+    Clear {
+        /// The first bit.
+        first: u32,
+        /// How many bits.
+        count: u32,
+    },
+    /// A little-endian number grows, whatever it then is.
+    Add {
+        /// Where it is in the block, in bytes.
+        offset: usize,
+        /// Its bytes, 1 to 4.
+        width: u8,
+        /// By how much.
+        delta: i32,
+    },
+}
+
+/// Blocks of the journal that a handle was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credits {
+    /// So many it has used.
+    pub used: u32,
+    /// So many more it may use.
+    pub left: u32,
+    /// Blocks of data that it has for its commit to write in place.
+    pub delayed: u32,
+}
+
 /// Everything a closed handle hands to its engine.
 #[derive(Debug, Default)]
 pub struct WriteSet<'d> {
@@ -129,22 +168,17 @@ impl<'e> Handle<'e> {
         granted
     }
 
-    /// How many more blocks this handle may change.
-    pub fn room(&self) -> u32 {
-        self.reserved - self.used()
+    /// What it was promised, and what of that it has used.
+    pub fn credits(&self) -> Credits {
+        let used = self.set.blocks.len() as u32 - self.newborn + self.engine.new_data_cost(self.newborn);
+        Credits { used, left: self.reserved - used, delayed: self.newborn }
     }
 
-    /// How many blocks of its promise this handle has used so far.
-    pub fn used(&self) -> u32 {
-        self.set.blocks.len() as u32 - self.newborn + self.engine.new_data_cost(self.newborn)
-    }
-
-    /// Bytes of a block.
-    pub fn block_size(&self) -> usize {
+    fn block_size(&self) -> usize {
         self.engine.cache().block_size()
     }
 
-    /// Whether `block` is among them.
+    /// Whether it has changed `block`.
     pub fn holds(&self, block: u64) -> bool {
         self.find(block).is_some()
     }
@@ -199,29 +233,20 @@ impl<'e> Handle<'e> {
         self.stage_block(block, kind, true).map(|_| ())
     }
 
-    /// Sets `count` bits from bit `first` of `block`. Masks of concurrent handles merge.
+    /// Changes bits or a number that concurrent operations share. Those of concurrent handles merge.
     ///
     /// # Errors
     /// As [`Handle::write`].
-    pub fn set_bits(&mut self, block: u64, kind: Kind, first: u32, count: u32) -> Result<()> {
-        self.change(block, kind, Change::Set { first, count })
-    }
-
-    /// Clears `count` bits from bit `first` of `block`.
-    ///
-    /// # Errors
-    /// As [`Handle::write`].
-    pub fn clear_bits(&mut self, block: u64, kind: Kind, first: u32, count: u32) -> Result<()> {
-        self.change(block, kind, Change::Clear { first, count })
-    }
-
-    /// Adds `delta` to the little-endian number of `width` (1 to 4) bytes at `offset`, whatever it then is: for counters
-    /// that concurrent operations share.
-    ///
-    /// # Errors
-    /// As [`Handle::write`].
-    pub fn add(&mut self, block: u64, kind: Kind, offset: usize, width: u8, delta: i32) -> Result<()> {
-        self.change(block, kind, Change::Add { offset: offset as u32, width, delta })
+    pub fn merge(&mut self, block: u64, kind: Kind, change: Merge) -> Result<()> {
+        self.change(
+            block,
+            kind,
+            match change {
+                Merge::Set { first, count } => Change::Set { first, count },
+                Merge::Clear { first, count } => Change::Clear { first, count },
+                Merge::Add { offset, width, delta } => Change::Add { offset: offset as u32, width, delta },
+            },
+        )
     }
 
     /// Lets `edit` change a private copy of `block` and stages the bytes that differ afterwards.
@@ -264,8 +289,14 @@ impl<'e> Handle<'e> {
     ///
     /// # Errors
     /// The handle's promise is used up; the block's base cannot be read.
-    pub fn put_data(&mut self, block: u64, at: usize, bytes: Bytes<'e, '_>, to: (Placement, Before)) -> Result<()> {
-        let (placement, before) = to;
+    pub fn put_data(
+        &mut self,
+        block: u64,
+        at: usize,
+        bytes: Bytes<'e, '_>,
+        placement: Placement,
+        before: Before,
+    ) -> Result<()> {
         let whole = bytes.now().len() == self.block_size();
         // Where new data costs nothing, what is logged is no new data: it goes into the log, and not home with its commit.
         let is_new = before == Before::New && (placement != Placement::Logged || self.engine.new_data_cost(1) > 0);
@@ -281,11 +312,6 @@ impl<'e> Handle<'e> {
             bytes => self.put(staged, at, bytes.now()),
         }
         Ok(())
-    }
-
-    /// Blocks of data that it has for an engine that may write them home.
-    pub fn delayed(&self) -> u32 {
-        self.newborn
     }
 
     /// Frees a run of blocks that held `kind`. Their pending checkpoints are dropped and revoked with the commit, and
@@ -342,7 +368,7 @@ impl<'e> Handle<'e> {
             return Err(JournalError::TooBig { need: max + 1, max });
         }
         let more = self.engine.new_data_cost(self.newborn + 1) - self.engine.new_data_cost(self.newborn);
-        if self.room() < more {
+        if self.credits().left < more {
             return Err(JournalError::Unplanned { promised: self.reserved });
         }
         self.newborn += 1;
@@ -371,7 +397,7 @@ impl<'e> Handle<'e> {
             }
             return Ok(at);
         }
-        if self.room() == 0 {
+        if self.credits().left == 0 {
             return Err(JournalError::Unplanned { promised: self.reserved });
         }
         self.add_block(block, kind, fresh)

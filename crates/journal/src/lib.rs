@@ -56,7 +56,7 @@ pub use clock::{Clock, Look};
 pub use config::Config;
 pub use contract::{About, Client, Derived, Engine, Extent, Images, Kind, Patches, Tid};
 pub use error::{Corrupt, JournalError, Result};
-pub use handle::{Handle, WriteSet};
+pub use handle::{Credits, Handle, Merge, WriteSet};
 pub use open::{Ground, Journal, open};
 pub use piece::Piece;
 pub use placement::{Before, Bytes, Placement, Run};

@@ -11,7 +11,7 @@ use ondol_format::group::USED_DIRS_OFFSET;
 use ondol_format::inode::RESIZE_INO;
 use ondol_format::superblock::OFFSET;
 use ondol_format::{RawSuperblock, Superblock};
-use ondol_journal::{Block, Engine, Handle, Kind};
+use ondol_journal::{Block, Engine, Handle, Kind, Merge};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::mem::offset_of;
@@ -77,10 +77,10 @@ impl Volume {
         }
         if extends {
             let info = groups.get(last)?;
-            handle.clear_bits(info.block_bitmap, kind::block_bitmap(last), had, more)?;
+            handle.merge(info.block_bitmap, kind::block_bitmap(last), Merge::Clear { first: had, count: more })?;
             // What the descriptor says of it is derived where the transaction has both.
             let (block, kind, offset) = self.shared.descriptor(last);
-            handle.add(block, kind, offset + USED_DIRS_OFFSET, 2, 0)?;
+            handle.merge(block, kind, Merge::Add { offset: offset + USED_DIRS_OFFSET, width: 2, delta: 0 })?;
             // A seal of the longer bitmap counts the same before and after the close.
             sb.grown(new.clone());
         }

@@ -18,7 +18,7 @@ use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
 use ondol_format::group::GroupDesc;
 use ondol_format::inode::FileType;
-use ondol_journal::{Engine, Tid};
+use ondol_journal::{Engine, Merge, Tid};
 use std::time::Duration;
 
 /// How a volume behaves; what the image says about itself is not among it.
@@ -215,7 +215,11 @@ impl Volume {
         info.set_inodes_zeroed();
         drop(busy);
         let flag = (offset + ondol_format::group::FLAGS_OFFSET) as u32 * 8 + INODE_ZEROED_BIT;
-        Ok(op.handle()?.set_bits(gdt, kind::group_descs(g - g % sb.desc_per_block()), flag, 1)?)
+        Ok(op.handle()?.merge(
+            gdt,
+            kind::group_descs(g - g % sb.desc_per_block()),
+            Merge::Set { first: flag, count: 1 },
+        )?)
     }
 
     /// What stat(2) tells about an inode.

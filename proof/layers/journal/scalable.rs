@@ -7,7 +7,7 @@ use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, System, Timestamp};
 use ondol_faults::Defect;
-use ondol_journal::{Config, Engine, Extent, Journal, scalable};
+use ondol_journal::{Config, Engine, Extent, Journal, Merge, scalable};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage, Options};
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
@@ -110,11 +110,11 @@ fn many_small_changes_of_a_block_come_back() {
         h.write(HOME, META, 2 * i, &[i as u8 | 1]).unwrap();
     }
     for i in 0..BLOCK as u32 * 8 / 3 {
-        h.set_bits(HOME + 1, META, 3 * i, 1).unwrap();
-        h.clear_bits(HOME + 2, META, 3 * i, 1).unwrap();
-        h.set_bits(HOME + 2, META, 3 * i + 1, 1).unwrap();
+        h.merge(HOME + 1, META, Merge::Set { first: 3 * i, count: 1 }).unwrap();
+        h.merge(HOME + 2, META, Merge::Clear { first: 3 * i, count: 1 }).unwrap();
+        h.merge(HOME + 2, META, Merge::Set { first: 3 * i + 1, count: 1 }).unwrap();
     }
-    h.add(HOME, META, BLOCK - 4, 4, -3).unwrap();
+    h.merge(HOME, META, Merge::Add { offset: BLOCK - 4, width: 4, delta: -3 }).unwrap();
     h.write(HOME + 3, META, 0, &[7; BLOCK]).unwrap();
     for i in 0..BLOCK / 2 {
         h.write(HOME + 3, META, 2 * i, &[8]).unwrap();
@@ -136,7 +136,7 @@ fn a_checkpoint_takes_no_change_that_is_not_committed() {
     let fill = |block, byte| {
         let mut h = b.handle(2);
         h.write(block, SUMMED, 0, &[byte; BLOCK / 2]).unwrap();
-        h.set_bits(HOME + 9, META, u32::from(byte), 1).unwrap();
+        h.merge(HOME + 9, META, Merge::Set { first: u32::from(byte), count: 1 }).unwrap();
         h.close();
     };
     (0..4).for_each(|i| fill(HOME + i, 3));
@@ -340,7 +340,7 @@ fn counters_add_up(interleavings: std::ops::Range<u64>) -> Result<(), String> {
             Box::new(move || {
                 for i in 0..3 {
                     let mut h = b.handle(2);
-                    h.add(HOME, META, 0, 4, 1).unwrap();
+                    h.merge(HOME, META, Merge::Add { offset: 0, width: 4, delta: 1 }).unwrap();
                     h.write(HOME + 1 + at, META, 0, &[i]).unwrap();
                     h.close();
                 }
@@ -380,7 +380,7 @@ fn a_full_ring_slows_down_and_never_stops() {
                     let mut h = b.handle(max);
                     h.write(HOME + t, META, 0, &n.to_le_bytes()).unwrap();
                     h.write(HOME + 10 + t, META, 0, &[n as u8; BLOCK]).unwrap();
-                    h.add(HOME + 20, META, 0, 4, 1).unwrap();
+                    h.merge(HOME + 20, META, Merge::Add { offset: 0, width: 4, delta: 1 }).unwrap();
                     h.close();
                     if n % 17 == 0 {
                         b.sync();
@@ -422,7 +422,7 @@ fn commits_and_records_cost_what_they_should() {
     let before = lines();
     let mut h = b.handle(3);
     h.write(HOME, META, 100, &[2; 40]).unwrap();
-    h.set_bits(HOME + 1, META, 5, 2).unwrap();
+    h.merge(HOME + 1, META, Merge::Set { first: 5, count: 2 }).unwrap();
     h.close();
     b.sync();
     // Head 24, two blocks 24 each, two changes 8 each, 40 bytes; and the commit.

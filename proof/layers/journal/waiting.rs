@@ -196,7 +196,7 @@ fn kept_data_is_promised_nothing_and_what_is_removed_is_never_written() {
         let mut h = b.handle(1);
         h.write(HOME, META, 0, &[round]).unwrap();
         place(0, 400).for_each(|block| h.new_data(block, 0, &[round; BLOCK]).unwrap());
-        assert_eq!((h.room(), h.delayed()), (0, 400));
+        assert_eq!((h.credits().left, h.credits().delayed), (0, 400));
         h.close();
         freed(&b, place(0, 400));
         idle(&b);
@@ -251,7 +251,7 @@ fn data_over_kept_data_goes_home_or_into_the_log_as_it_is_asked() {
         let mut h = b.handle(1);
         h.write(HOME, META, 0, &[byte]).unwrap();
         let mut put = |block, at, before| {
-            h.put_data(block, at, Bytes::Passing(&[byte; 10]), (Placement::Delayed, before)).unwrap();
+            h.put_data(block, at, Bytes::Passing(&[byte; 10]), Placement::Delayed, before).unwrap();
         };
         put(block, 0, Before::Stored);
         put(block + 1, 5, Before::Unwritten);
@@ -263,7 +263,7 @@ fn data_over_kept_data_goes_home_or_into_the_log_as_it_is_asked() {
         Run { extent: Extent { start: block, len: 1 }, bytes: 10, before: Before::Stored, journaled: true, delayed: 0 };
     assert_eq!(b.engine.place(&run), (Placement::Logged, 1));
     h.data(block, 20, &[3; 10]).unwrap();
-    assert_eq!(h.room(), 0);
+    assert_eq!(h.credits().left, 0);
     h.close();
     b.sync();
     let stats = b.engine.stats();

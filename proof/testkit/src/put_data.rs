@@ -23,16 +23,19 @@ pub trait PutData<'e> {
 
 impl<'e> PutData<'e> for Handle<'e> {
     fn data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.put_data(block, offset, Bytes::Passing(bytes), (Placement::Logged, Before::Stored))
+        self.put_data(block, offset, Bytes::Passing(bytes), Placement::Logged, Before::Stored)
     }
 
     fn new_data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.put_data(block, offset, Bytes::Passing(bytes), (Placement::Delayed, Before::New))
+        self.put_data(block, offset, Bytes::Passing(bytes), Placement::Delayed, Before::New)
     }
 
     fn lend(&mut self, block: u64, bytes: &'e [u8], is_new: bool) -> Result<()> {
-        let to = if is_new { (Placement::Delayed, Before::New) } else { (Placement::Logged, Before::Stored) };
-        self.put_data(block, 0, Bytes::Lent(bytes), to)
+        let (to, before) = match is_new {
+            true => (Placement::Delayed, Before::New),
+            false => (Placement::Logged, Before::Stored),
+        };
+        self.put_data(block, 0, Bytes::Lent(bytes), to, before)
     }
 }
 

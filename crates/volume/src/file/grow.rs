@@ -36,7 +36,7 @@ pub(crate) fn grow(op: &mut Op<'_>, ino: Ino) -> Result<(u32, u64)> {
     let more = deep.saturating_sub(2) * 4;
     let handle = op.handle()?;
     if more > 0 && !handle.extend(more) {
-        return Err(Error::TooBig { need: more.into(), max: handle.room().into() });
+        return Err(Error::TooBig { need: more.into(), max: handle.credits().left.into() });
     }
     let blocks = mapping::fill_hole(op, ino, at, 1, false)?;
     op.inode_mut(ino)?.size = (u64::from(at) + 1) * block_size;

@@ -5,6 +5,7 @@ use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
+use ondol_journal::Merge;
 
 impl Op<'_> {
     /// Takes an inode number near `parent` and makes a new inode of it, locked and part of this operation. The caller fills
@@ -103,9 +104,9 @@ impl Op<'_> {
         let (block, kind) = (shared.groups.get(g)?.inode_bitmap, kind::inode_bitmap(g));
         let handle = self.handle()?;
         if used {
-            handle.set_bits(block, kind, index, 1)?;
+            handle.merge(block, kind, Merge::Set { first: index, count: 1 })?;
         } else {
-            handle.clear_bits(block, kind, index, 1)?;
+            handle.merge(block, kind, Merge::Clear { first: index, count: 1 })?;
         }
         let dirs = if dir { 1 } else { 0 };
         self.touch_descriptor(g, if used { dirs } else { -dirs })

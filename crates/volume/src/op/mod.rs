@@ -26,7 +26,7 @@ use ondol_env::Timestamp;
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
-use ondol_journal::{Extent, Handle, Kind, Tid};
+use ondol_journal::{Extent, Handle, Kind, Merge, Tid};
 use room::Late;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -288,9 +288,9 @@ impl<'v> Op<'v> {
             let (block, kind) = (vol.shared.groups.get(g)?.block_bitmap, kind::block_bitmap(g));
             let handle = self.handle()?;
             if used {
-                handle.set_bits(block, kind, first, len)?;
+                handle.merge(block, kind, Merge::Set { first, count: len })?;
             } else {
-                handle.clear_bits(block, kind, first, len)?;
+                handle.merge(block, kind, Merge::Clear { first, count: len })?;
             }
             self.touch_descriptor(g, 0)?;
         }
@@ -304,7 +304,7 @@ impl<'v> Op<'v> {
         }
         let (block, kind, offset) = self.vol.shared.descriptor(g);
         let at = offset + ondol_format::group::USED_DIRS_OFFSET;
-        Ok(self.handle()?.add(block, kind, at, 2, dirs)?)
+        Ok(self.handle()?.merge(block, kind, Merge::Add { offset: at, width: 2, delta: dirs })?)
     }
 
     /// Marks blocks used that have been claimed before, out of the promise.
@@ -358,7 +358,7 @@ impl<'v> Op<'v> {
         }
         tracing::trace!(
             target: "ondol::promise",
-            journal = handle.used() + handle.room(), used = handle.used(), clusters = self.granted, left = self.promised
+            journal = handle.credits().used + handle.credits().left, used = handle.credits().used, clusters = self.granted, left = self.promised
         );
         let is_empty = handle.is_empty();
         let tid = handle.close();

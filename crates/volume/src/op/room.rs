@@ -33,7 +33,7 @@ impl Late {
 impl Op<'_> {
     /// Journal blocks that are left for further changes: what the close will take for inodes is kept.
     pub(crate) fn room(&self) -> u32 {
-        let room = self.handle.as_ref().map_or(0, |handle| handle.room());
+        let room = self.handle.as_ref().map_or(0, |handle| handle.credits().left);
         room.saturating_sub(self.unstaged())
     }
 
@@ -59,7 +59,7 @@ impl Op<'_> {
     pub(crate) fn grant(&mut self, cost: Cost) -> Result<Option<Cost>> {
         let vol = self.vol;
         let max = vol.engine.max_blocks();
-        let used = self.handle()?.used() + self.unstaged();
+        let used = self.handle()?.credits().used + self.unstaged();
         let journal = used.saturating_add(cost.journal);
         if journal > max {
             return Err(Error::TooBig { need: journal.into(), max: max.into() });
@@ -74,13 +74,13 @@ impl Op<'_> {
             (self.promised, self.granted) = (self.promised + blocks, self.granted + blocks);
         }
         let handle = self.handle()?;
-        let missing = journal.saturating_sub(handle.used() + handle.room());
+        let missing = journal.saturating_sub(handle.credits().used + handle.credits().left);
         Ok((missing > 0 && !handle.extend(missing)).then_some(total))
     }
 
     /// Journal blocks that it has been promised in all.
     pub(crate) fn journal_granted(&self) -> u32 {
-        self.handle.as_ref().map_or(0, |handle| handle.used() + handle.room())
+        self.handle.as_ref().map_or(0, |handle| handle.credits().used + handle.credits().left)
     }
 
     /// What it has to be begun with to have `journal` blocks at this point.
@@ -101,7 +101,7 @@ impl Op<'_> {
     /// Where data of a run goes, and for how many of its blocks. It goes where this operation's bytes of a block are already: it has one place for them, or what is written first would come to
     /// lie over what is written last.
     pub(crate) fn place(&self, run: &Run) -> (Placement, u32) {
-        let delayed = run.delayed + self.handle.as_ref().map_or(0, |handle| handle.delayed());
+        let delayed = run.delayed + self.handle.as_ref().map_or(0, |handle| handle.credits().delayed);
         if run.before == Before::New {
             return self.vol.engine.place(&Run { delayed, ..*run });
         }

@@ -100,7 +100,7 @@ impl Volume {
             let mut op = Op::begin(self, guards, Cost { journal, blocks: 0, need: Need::ToFree })?;
             let done = !file::has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, 0)?;
             let handle = op.handle()?;
-            let missing = LAST.saturating_sub(handle.room());
+            let missing = LAST.saturating_sub(handle.credits().left);
             if done && (missing == 0 || handle.extend(missing)) {
                 return Ok(op);
             }

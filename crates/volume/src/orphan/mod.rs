@@ -26,6 +26,7 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 use ondol_format::inode::RawInode;
 use ondol_format::{RawSuperblock, RoCompat};
+use ondol_journal::Merge;
 use std::mem::offset_of;
 
 /// Journal blocks that `add` or `remove` may change beside the inode itself: the superblock, and the predecessor's inode
@@ -233,7 +234,11 @@ fn announce(op: &mut Op<'_>) -> Result<()> {
     let (block, at) = op.vol().shared.sb.superblock_location();
     let at = (at + offset_of!(RawSuperblock, s_feature_ro_compat)) as u32 * 8;
     op.orphans.announced = true;
-    Ok(op.handle()?.set_bits(block, kind::SUPERBLOCK, at + RoCompat::ORPHAN_PRESENT.bits().trailing_zeros(), 1)?)
+    Ok(op.handle()?.merge(
+        block,
+        kind::SUPERBLOCK,
+        Merge::Set { first: at + RoCompat::ORPHAN_PRESENT.bits().trailing_zeros(), count: 1 },
+    )?)
 }
 
 impl Volume {

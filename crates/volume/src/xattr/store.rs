@@ -10,7 +10,7 @@ use ondol_format::xattr::{
     write_block, write_inode,
 };
 use ondol_format::{Compat, Incompat, Inode, Place, RawSuperblock};
-use ondol_journal::Extent;
+use ondol_journal::{Extent, Merge};
 use std::mem::offset_of;
 
 /// Journal blocks that [`free`] may change beside the inode itself: the block, or its bitmap and descriptor.
@@ -304,7 +304,11 @@ fn leave_shared(op: &mut Op<'_>, ino: Ino, at: u64) -> Result<bool> {
     if users(op, ino, at)? == 1 {
         return Ok(false);
     }
-    op.handle()?.add(at, kind::XATTR, offset_of!(RawHeader, h_refcount), 4, -1)?;
+    op.handle()?.merge(
+        at,
+        kind::XATTR,
+        Merge::Add { offset: offset_of!(RawHeader, h_refcount), width: 4, delta: -1 },
+    )?;
     Ok(true)
 }
 
@@ -316,5 +320,9 @@ fn announce(op: &mut Op<'_>) -> Result<()> {
     }
     let (block, at) = sb.superblock_location();
     let at = (at + offset_of!(RawSuperblock, s_feature_compat)) as u32 * 8;
-    Ok(op.handle()?.set_bits(block, kind::SUPERBLOCK, at + Compat::EXT_ATTR.bits().trailing_zeros(), 1)?)
+    Ok(op.handle()?.merge(
+        block,
+        kind::SUPERBLOCK,
+        Merge::Set { first: at + Compat::EXT_ATTR.bits().trailing_zeros(), count: 1 },
+    )?)
 }

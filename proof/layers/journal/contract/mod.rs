@@ -13,7 +13,7 @@ pub(crate) use new_data::{
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Timestamp};
-use ondol_journal::{Config, Extent, Handle};
+use ondol_journal::{Config, Extent, Handle, Merge};
 use ondol_power::Sampling;
 use ondol_stores::FaultPlan;
 
@@ -36,10 +36,10 @@ pub(crate) fn concurrent_changes_of_one_block_merge(rig: &dyn Rig) {
     let (mut x, mut y) = (b.handle(1), b.handle(1));
     x.write(HOME, META, 0, &[1; 4]).unwrap();
     y.write(HOME, META, 8, &[2; 4]).unwrap();
-    x.set_bits(HOME, META, 128, 12).unwrap();
-    y.set_bits(HOME, META, 140, 4).unwrap();
-    x.add(HOME, META, 32, 2, 3).unwrap();
-    y.add(HOME, META, 32, 2, -1).unwrap();
+    x.merge(HOME, META, Merge::Set { first: 128, count: 12 }).unwrap();
+    y.merge(HOME, META, Merge::Set { first: 140, count: 4 }).unwrap();
+    x.merge(HOME, META, Merge::Add { offset: 32, width: 2, delta: 3 }).unwrap();
+    y.merge(HOME, META, Merge::Add { offset: 32, width: 2, delta: -1 }).unwrap();
     y.close();
     x.close();
     let block = b.engine.read(HOME, META).unwrap();
