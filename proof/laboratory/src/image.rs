@@ -119,7 +119,7 @@ impl Kind {
             }
             Self::OrphanFile | Self::Pages | Self::JournalDevice | Self::Pool => {
                 let as_it_is = if self == Self::Pages { self } else { Self::Pool };
-                return as_it_is.make().map(|mut made| made.remove(0));
+                return as_it_is.make_zeroed().map(|mut made| made.remove(0));
             }
         };
         spec.make().map(Layer::new).map_err(|e| format!("image {self} in pages: {e}"))
@@ -160,6 +160,15 @@ impl Kind {
     /// # Errors
     /// mke2fs is needed and missing; or a defect of mkfs.
     pub fn make(self) -> Result<Vec<Layer>, String> {
+        let mut made = self.make_zeroed()?;
+        // What lies in a pool has pages for what is in use alone.
+        if self != Self::Pool {
+            made[0] = with_garbage(&made[0]);
+        }
+        Ok(made)
+    }
+
+    fn make_zeroed(self) -> Result<Vec<Layer>, String> {
         let by_mke2fs =
             |spec: Spec| spec.make().map(|bytes| vec![Layer::new(bytes)]).map_err(|e| format!("image {self}: {e}"));
         match self {
@@ -204,6 +213,38 @@ fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> 
     })?;
     Ok(Layer::new(bytes))
 }
+
+/// With free blocks as former owners leave them: whoever shows a block that he was only given shows this.
+fn with_garbage(image: &Layer) -> Layer {
+    let mut bytes = image.to_bytes();
+    let at = |offset: usize| u32::from_le_bytes(bytes[offset..][..4].try_into().expect("four bytes"));
+    let superblock = |offset: usize| at(1024 + offset) as usize;
+    let (block, cluster) = (1024 << superblock(0x18), 1024 << superblock(0x1C));
+    let (first, per_group) = (superblock(0x14) * block, superblock(0x20) * block);
+    let desc_size = if superblock(0x60) & INCOMPAT_64BIT > 0 { superblock(0xFE) & 0xFFFF } else { 32 };
+    let groups = (bytes.len() - first).div_ceil(per_group);
+    let mut free = Vec::new();
+    for group in 0..groups {
+        let desc = (1024 / block + 1) * block + group * desc_size;
+        let is_built = bytes[desc + 0x12] & BLOCK_UNINIT == 0;
+        let bitmap = at(desc) as usize * block;
+        let start = first + group * per_group;
+        let end = (start + per_group).min(superblock(4) * block);
+        let clusters = (start..end).step_by(cluster).enumerate();
+        let is_free = |n: usize| bytes[bitmap + n / 8] & 1 << (n % 8) == 0;
+        free.extend(clusters.filter(|(n, _)| is_built && is_free(*n)).map(|(_, at)| at..end.min(at + cluster)));
+    }
+    for range in free {
+        bytes[range.clone()].iter_mut().zip(range).for_each(|(byte, at)| *byte = (at / block % 251) as u8 | 1);
+    }
+    Layer::new(bytes)
+}
+
+/// Group descriptors are longer than 32 bytes.
+const INCOMPAT_64BIT: usize = 0x80;
+
+/// A group's block bitmap is not written yet.
+const BLOCK_UNINIT: u8 = 2;
 
 /// mke2fs joins the two on block devices alone. What it would write is this: the image knows the journal's UUID, the journal the image's.
 fn with_journal_device() -> Result<Vec<Layer>, ToolError> {

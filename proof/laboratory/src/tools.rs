@@ -38,7 +38,7 @@ impl ToolRun {
         let stores = disks::recorded(&of.disks, &domain);
         let listening = listen(true);
         let done = of.run_marked(&Place::on(&stores), &mut |stage| domain.mark(stage));
-        done.map_err(|e| format!("without any crash: {e}"))?;
+        done.and_then(|()| of.keeps_files()).map_err(|e| format!("without any crash: {e}"))?;
         let (events, heard) = (domain.take(), listening.finish());
         Ok(Self { media: log::media(of.disks.clone()), of, description, events, heard })
     }

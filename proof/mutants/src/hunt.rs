@@ -68,19 +68,21 @@ pub(crate) fn run(args: &Arguments, drawn: &[Chosen]) -> Result<(), String> {
 
 /// Where the laboratory reaches a file: engines, or workloads that are no engine's.
 pub(crate) fn places(file: &str) -> &'static [&'static str] {
-    let parts: [(&str, &[&str]); 15] = [
+    let parts: [(&str, &[&str]); 17] = [
         ("format/src/unit", &["compressed"]),
+        ("journal/src/compressed/recover", &["compressed", "tools"]),
         ("journal/src/compressed", &["compressed"]),
         ("journal/src/scalable", &["scalable", "remap"]),
         ("journal/src/batch", &["batch"]),
         ("journal/src/swap", &["swap"]),
         ("journal/src/remap", &["remap"]),
         // What it says of a pool, too.
-        ("journal/src/jbd2/mod", &["classic", "scalable"]),
+        ("journal/src/jbd2/mod", &["classic", "scalable", "tools"]),
+        ("journal/src/jbd2/re", &["classic", "swap", "tools"]),
         ("journal/src/jbd2", &["classic", "swap"]),
         ("journal/src/block_engine", &["classic", "compressed"]),
-        ("nvm-log", &["scalable", "remap"]),
-        ("page-table", &["swap", "remap", "pool"]),
+        ("nvm-log", &["scalable", "remap", "log"]),
+        ("page-table", &["swap", "remap", "pool", "table", "tools"]),
         ("run-log", &["run"]),
         ("write-buffer", &["buffer"]),
         ("volume/src/resize", &["resize", "tools"]),
@@ -125,7 +127,7 @@ impl Hunt<'_> {
         let time = seconds.to_string();
         match place {
             "pool" => command.args(["--workload", place, "--seconds", &time]),
-            "run" | "buffer" | "resize" | "tools" => command.args(["--workload", place, "--processor-seconds", &time]),
+            "run" | "buffer" | "log" | "table" | "resize" | "tools" => command.args(["--workload", place, "--processor-seconds", &time]),
             engine => command.args(["--engine", engine, "--processor-seconds", &time]),
         };
         let ended = process::run(&mut command, Bound::Processor(2.0 * seconds as f64 + 60.0), &self.args.dir)?;

@@ -126,6 +126,11 @@ impl Tool {
         matches!(self, Self::RecoverByForce | Self::Format { .. } | Self::Export(_) | Self::Discard)
     }
 
+    /// It changes nothing that a program sees of files.
+    fn keeps_files(&self) -> bool {
+        matches!(self, Self::Recover | Self::Check | Self::Tune(_) | Self::Resize(_) | Self::Flatten)
+    }
+
     fn run(&self, place: &Place, tell: &mut dyn FnMut(Step)) -> ondol::Result<()> {
         let env = image::clock(2);
         match self {
@@ -356,6 +361,18 @@ impl Tooled {
     pub fn is_same_as_one_of(&self, stage: usize, of: &RangeInclusive<usize>) -> bool {
         let Some(found) = &self.stages[stage].found else { return false };
         of.clone().any(|stage| self.differences(stage, found).is_empty())
+    }
+
+    /// Where its tools only change how files are stored, all of them are there at the end.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn keeps_files(&self) -> Result<(), String> {
+        let seen = |stage: Option<&Stage>| Some(stage?.found.as_ref()?.seen.clone());
+        let both = seen(self.stages.first()).zip(seen(self.stages.last()));
+        let Some((first, last)) = both.filter(|_| self.tools.iter().all(Tool::keeps_files)) else { return Ok(()) };
+        let lines = first.differences(&last, Strictness::Whole);
+        if lines.is_empty() { Ok(()) } else { Err(format!("files have changed:\n    {}", lines.join("\n    "))) }
     }
 
     /// After which step recovered disks are, of those that are allowed. Where the tool that is under way takes the

@@ -51,7 +51,10 @@ impl Run {
             states.push(rig.plain.clone());
             power.mark(i as u64 + 1);
         }
-        Self { kind, base, events: power.take(), states, stats: rig.buffer.stats() }
+        let (events, stats) = (power.take(), rig.buffer.stats());
+        rig.buffer.settle().unwrap();
+        rig.check();
+        Self { kind, base, events, states, stats }
     }
 
     pub(crate) fn events(&self) -> usize {

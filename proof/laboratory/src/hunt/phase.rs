@@ -31,6 +31,8 @@ pub struct Phase<'a> {
     fails: bool,
     /// One workload has at most such a part of what the phase has had; `None` for as much as it takes.
     breadth: Option<u64>,
+    /// States of one workload, if there are few of them.
+    few: Option<u64>,
     /// What learns from every workload of the hunt.
     pub(super) corpus: Option<Arc<Corpus>>,
     make: Box<dyn Fn(u64) -> Round<'a> + Send + 'a>,
@@ -56,6 +58,7 @@ impl<'a> Phase<'a> {
             closer: 1,
             fails: false,
             breadth: Some(BREADTH),
+            few: None,
             corpus: None,
             make: Box::new(make),
         }
@@ -81,6 +84,7 @@ impl<'a> Phase<'a> {
             closer: 1,
             fails: false,
             breadth: None,
+            few: None,
             corpus: None,
             make: Box::new(move |_| make()),
         }
@@ -97,6 +101,7 @@ impl<'a> Phase<'a> {
             closer: 1,
             fails: false,
             breadth: None,
+            few: None,
             corpus: None,
             make: Box::new(make),
         }
@@ -106,6 +111,12 @@ impl<'a> Phase<'a> {
     #[must_use]
     pub fn wide(self, parts: u64) -> Self {
         Self { breadth: Some(parts.max(1)), ..self }
+    }
+
+    /// With a few states of each workload, so that all have their turn soon, and then no more.
+    #[must_use]
+    pub fn at_a_glance(self, rounds: usize) -> Self {
+        Self { few: Some(GLANCE), rounds: Some(rounds as u64), ..self }
     }
 
     /// Only what can be done here, and all of it on this volume, mounted in this way, if that is asked for.
@@ -151,6 +162,10 @@ impl<'a> Phase<'a> {
             })
             .closer(4)
             .wide(40),
+            Phase::endless("glances", 3, move |round| {
+                Box::new(workload::scattered(workload::scenes_of(engine), !other(round)))
+            })
+            .at_a_glance(5),
             Phase::endless("places", 4, move |round| {
                 elsewhere(workload::scattered(workload::scenes_of(engine), other(round)), round)
             })
@@ -206,6 +221,8 @@ const BREADTH: u64 = 8;
 const LEAST: u64 = 64;
 /// The same on a medium that fails: what matters is where it does.
 const LEAST_FAILING: u64 = 16;
+/// States of a workload at a glance.
+const GLANCE: u64 = 6;
 /// What the first workload of a phase is expected to cost, in nanoseconds of the processor.
 const FIRST: u64 = 10_000_000;
 
@@ -307,9 +324,9 @@ impl<'a> Course<'a> {
 
     /// How far a workload of this phase is explored.
     pub(super) fn limits(&self, turn: &Turn, limits: Limits) -> Limits {
-        let Track { phase: Phase { closer, breadth, .. }, share, .. } = &self.tracks[turn.phase];
-        let least = if self.tracks[turn.phase].phase.fails { LEAST_FAILING } else { LEAST };
-        let about = breadth.map(|parts| (share.explored / parts).max(least));
+        let Track { phase: Phase { closer, breadth, few, fails, .. }, share, .. } = &self.tracks[turn.phase];
+        let least = if *fails { LEAST_FAILING } else { LEAST };
+        let about = few.or(breadth.map(|parts| (share.explored / parts).max(least)));
         // Another round samples other states.
         let again = turn.round / self.cycle.len() as u64;
         let seed = limits.sampling.seed ^ again.rotate_right(8);
