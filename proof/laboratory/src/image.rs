@@ -2,6 +2,7 @@
 
 use ondol_format::FormatError;
 use ondol_format::csum::crc32c;
+use ondol_format::hash::{DxHash, HashVersion};
 use ondol_format::mkfs::{Chunk, Options, Plan};
 use ondol_power::Layer;
 use ondol_testkit::image::{Spec, ToolError, missing};
@@ -24,7 +25,8 @@ pub enum Kind {
     WholeSeconds,
     /// So many block bitmaps that one operation cannot free a file that lies in all groups. Made by mke2fs.
     ManyGroups,
-    /// As small, with ext2's block maps instead of extents, and without what ext3 does not know. Made by mke2fs.
+    /// As small, with ext2's block maps instead of extents, the first hash of names (legacy), and without what ext3
+    /// does not know. Made by mke2fs.
     BlockMap,
     /// As small, with contents in the inode where they fit. Made by mke2fs.
     InlineData,
@@ -122,7 +124,27 @@ impl Kind {
                 return as_it_is.make_zeroed().map(|mut made| made.remove(0));
             }
         };
-        spec.make().map(Layer::new).map_err(|e| format!("image {self} in pages: {e}"))
+        spec.make().map(|bytes| self.hashed(bytes)).map_err(|e| format!("image {self} in pages: {e}"))
+    }
+
+    /// How directories hash names.
+    pub(crate) fn hash_version(self) -> HashVersion {
+        if self == Self::BlockMap { HashVersion::Legacy } else { HashVersion::HalfMd4 }
+    }
+
+    /// That function with the seed that all volumes have.
+    pub(crate) fn hash_of(version: HashVersion) -> DxHash {
+        let word = |n: usize| u32::from_le_bytes([0, 1, 2, 3].map(|at| HASH_SEED[4 * n + at]));
+        DxHash { version, unsigned: false, seed: [0, 1, 2, 3].map(word) }
+    }
+
+    /// What mke2fs made, with this hash of names, which it cannot be told. Where it is another one than its own, the
+    /// superblock has no checksum.
+    fn hashed(self, mut bytes: Vec<u8>) -> Layer {
+        if self.hash_version() != HashVersion::HalfMd4 {
+            bytes[1024 + 0xFC] = self.hash_version() as u8;
+        }
+        Layer::new(bytes)
     }
 
     /// Bytes of its blocks.
@@ -170,7 +192,7 @@ impl Kind {
 
     fn make_zeroed(self) -> Result<Vec<Layer>, String> {
         let by_mke2fs =
-            |spec: Spec| spec.make().map(|bytes| vec![Layer::new(bytes)]).map_err(|e| format!("image {self}: {e}"));
+            |spec: Spec| spec.make().map(|bytes| vec![self.hashed(bytes)]).map_err(|e| format!("image {self}: {e}"));
         match self {
             Self::Small => self.by_mkfs(4 << 20, 1024, 128, 1024, "^orphan_file"),
             Self::OrphanFile => self.by_mkfs(4 << 20, 1024, 128, 1024, "orphan_file"),
@@ -196,9 +218,12 @@ impl Kind {
     }
 }
 
+/// Of the names in directories: equal ones collide everywhere. Those of mke2fs have it, too.
+const HASH_SEED: [u8; 16] = *b"ondol hash seed.";
+
 fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Layer, FormatError> {
     // UUID, hash seed and time are fixed: equal runs on equal images.
-    let mut options = Options::new(*b"ondol laboratory", *b"ondol hash seed.", 1_600_000_000);
+    let mut options = Options::new(*b"ondol laboratory", HASH_SEED, 1_600_000_000);
     options.block_size = Some(block);
     options.inodes = Some(inodes);
     options.journal_blocks = Some(journal);
@@ -290,5 +315,24 @@ impl FromStr for Kind {
             .into_iter()
             .find(|k| k.name() == text)
             .ok_or_else(|| format!("no such image: {text} (one of {names})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol_format::Superblock;
+
+    #[test]
+    fn all_volumes_hash_names_as_they_say() {
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_possible()) {
+            for image in [kind.make().unwrap().remove(0), kind.in_pages().unwrap()] {
+                let (size, bytes) = (image.to_bytes().len() as u64, image.to_bytes());
+                let sb = Superblock::parse(bytes[1024..2048].try_into().unwrap(), size).unwrap();
+                let hash = Kind::hash_of(kind.hash_version());
+                let name = b"a name of more than thirty-two characters";
+                assert_eq!(sb.dx_hash().hash(name), hash.hash(name), "{kind}");
+            }
+        }
     }
 }

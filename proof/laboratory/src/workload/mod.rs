@@ -1,6 +1,7 @@
 //! What is done before the power goes.
 
 mod calls;
+mod collisions;
 mod mount;
 mod pages;
 mod random;

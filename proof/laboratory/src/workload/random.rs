@@ -1,5 +1,6 @@
 //! Random sequences: equal seeds give equal ones.
 
+use super::collisions::Names;
 use super::{Mount, Others, Schedules, Workload, parse};
 use crate::image::Kind;
 use ondol_env::{Env, Fixed, Timestamp};
@@ -21,6 +22,10 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
             calls.extend(in_few_blocks(seed ^ n.rotate_left(16)));
         }
         let image = Kind::in_turn(n);
+        if n % 16 == 5 {
+            ops.truncate(BEFORE / 2);
+            calls = Names::of(image).calls(seed ^ n.rotate_left(16));
+        }
         let (name, mount) = (format!("random {seed}/{n}"), Mount::in_turn(n / 3));
         Workload { name, image, mount, before: ops, remount: false, calls, others: None }
     })

@@ -55,8 +55,8 @@ impl Spec {
         let mut command = Command::new(program);
         command.args(["-q", "-F", "-t", "ext4", "-b", &self.block_size.to_string()]);
         command.args(["-U", "6f6e646f-6c00-4000-8000-000000000001"]);
-        // Of several -E it heeds the last alone.
-        let mut extended = "hash_seed=6f6e646f-6c00-4000-8000-000000000002".to_owned();
+        // Of several -E it heeds the last alone. In bytes this is `HASH_SEED`.
+        let mut extended = "hash_seed=6f6e646f-6c20-6861-7368-20736565642e".to_owned();
         let mut words = self.args.iter();
         while let Some(word) = words.next() {
             match words.as_slice().first() {

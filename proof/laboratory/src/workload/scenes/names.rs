@@ -1,5 +1,6 @@
 //! Directories of several blocks, and inodes without names.
 
+use super::super::collisions::{LEN, Names};
 use super::{Scene, lines, scene};
 use crate::image::Kind;
 
@@ -32,9 +33,25 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene("htree-raised", names(HTREE - 14, LONG), link(HTREE - 14, 28, LONG) + "fsync /d"),
         scene("htree-node-split", names(NODES - 14, LONG), link(NODES - 14, 28, LONG) + "fsync /d"),
     ]);
+    all.extend([Kind::Small, Kind::BlockMap, Kind::Pages].map(|kind| of_one_hash(kind, kind.block_size())));
     all.extend(inodes());
     all.extend(ways());
     all
+}
+
+/// A leaf splits between two names of one hash, each of which is then looked for, removed and replaced.
+fn of_one_hash(image: Kind, bytes: u64) -> Scene {
+    let (names, entry) = (Names::of(image), LEN as u64 + 8);
+    // In the upper part goes what takes about half of a block.
+    let (all, upper) = ((bytes - 36) / entry, (bytes + entry) / 2 / entry);
+    let [one, other] = names.pair();
+    let around = names.around((all - upper - 1) as usize, upper as usize);
+    let linked = |names: &[String]| names.iter().map(|name| format!("link /t {name}\n")).collect::<String>();
+    let (last, first) = around.split_last().map_or((&one, &around[..]), |(last, first)| (last, first));
+    let before = format!("create /t 0644\nmkdir /d 0755\nlink /t {one}\nlink /t {other}\n{}", linked(first));
+    let replaced = format!("create {other} 0600\nsync\nrename {other} {one}\nsync\nlink /t {other}\nunlink {one}\n");
+    let calls = format!("link /t {last}\nlink /t {other}\nlink /t {one}\nsync\nunlink {other}\nsync\n{replaced}");
+    scene("htree-one-hash", before, calls + &format!("sync\nrename {last} /x\nunlink {other}\nfsync /d")).on(image)
 }
 
 /// Where ways to names have led once, and where they must not lead.
@@ -56,7 +73,9 @@ fn ways() -> Vec<Scene> {
 
 /// Those whose directories are as long as their blocks have it, in blocks that are pages.
 pub(super) fn in_pages() -> Vec<Scene> {
-    directories(4096)
+    let mut all = directories(4096);
+    all.push(of_one_hash(Kind::Small, 4096));
+    all
 }
 
 /// Bytes of a long name.
