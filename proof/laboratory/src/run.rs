@@ -10,7 +10,7 @@ use ondol::{DataMode, Fsync, Options, RecoverReport};
 use ondol_coverage::{Heard, listen};
 use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_testkit::disks;
-use ondol_testkit::dump::Snapshot;
+use ondol_testkit::dump::{Snapshot, Strictness};
 use ondol_testkit::model::Model;
 use ondol_testkit::op::Op;
 use ondol_testkit::target::{Disagreement, Library, Lockstep};
@@ -65,7 +65,8 @@ pub struct Run {
     /// Bytes over stored ones that calls wrote which failed as their medium did, and what was there before: any of
     /// them may be there while no more calls than this must be.
     pub strays: Vec<(usize, Model)>,
-    /// Calls that made something durable: everything before them, or with `fsync=file` what was done to one file.
+    /// Calls that made something durable: everything before them, or with `fsync=file` what was done to one file, or
+    /// what was old.
     pub synced: Vec<bool>,
     /// For each number of events, the numbers of calls that may be found then: at least, at most.
     pub allowed: Vec<(usize, usize)>,
@@ -160,7 +161,8 @@ impl Run {
                 _ => Vec::new(),
             });
             self.states.push(lockstep.model().clone());
-            self.synced.push((op.is_sync() || lockstep.model().is_synchronous(&before, &op)) && outcome.is_ok());
+            let syncs = op.is_sync() || is_long(&op) || lockstep.model().is_synchronous(&before, &op);
+            self.synced.push(syncs && outcome.is_ok());
         }
         Ok(())
     }
@@ -170,6 +172,14 @@ impl Run {
         self.expected = self.states.iter().map(after_crash).collect();
         self.allowed = allowed(&self.events, covered);
     }
+}
+
+/// Seconds after which what nobody syncs is committed by default (`commit=`).
+const COMMIT: u64 = 5;
+
+/// Whether what was done before is old afterwards.
+fn is_long(op: &Op) -> bool {
+    matches!(op, Op::Idle { seconds } if *seconds >= COMMIT)
 }
 
 pub(crate) fn after_crash(model: &Model) -> Snapshot {
@@ -185,6 +195,7 @@ pub(crate) fn covered(run: &Run) -> Vec<usize> {
     let touches = |call: usize, id| run.states[call + 1].touched_since(&run.states[call]).contains(&id);
     let one = |(call, synced): (usize, &bool)| match &run.ops[call] {
         _ if !synced => 0,
+        op if is_long(op) => run.old(call),
         op if by_file && op.synced_file().is_some() => {
             let id = op.synced_file().and_then(|file| run.states[call].id_of_file(file));
             let last = id.and_then(|id| (0..=call).rev().find(|before| touches(*before, id)));
@@ -228,6 +239,22 @@ pub struct Found {
 }
 
 impl Run {
+    /// How many calls from the first on the commit timer has made durable when this one returns: up to the last one
+    /// after which the volume looks different, since bytes that are written in place may leave nothing to commit. In
+    /// `writeback` bytes count from a sync on, and no number of calls tells that from this.
+    fn old(&self, call: usize) -> usize {
+        let strictness = match self.setup.data() {
+            DataMode::Writeback => return 0,
+            DataMode::Journal => Strictness::Whole,
+            DataMode::Ordered => Strictness::Metadata,
+        };
+        let shows = |before: &usize| {
+            let [was, is] = [*before, before + 1].map(|calls| after_crash(&self.states[calls]));
+            !was.accepts(&is, strictness)
+        };
+        (0..call).rev().find(shows).map_or(0, |last| last + 1)
+    }
+
     /// What opening a volume must not have had to do, if all calls were done and durable then.
     fn too_late(&self, [truncated, deleted]: [u64; 2], events: usize) -> Option<String> {
         let (least, most) = self.allowed[events];
