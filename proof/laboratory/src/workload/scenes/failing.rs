@@ -3,6 +3,30 @@
 use super::{Kind, Scene, lines, scene};
 
 pub(super) fn scenes() -> Vec<Scene> {
+    let mut all = once();
+    all.extend(often());
+    all
+}
+
+/// What fails again and again keeps nothing of what it was promised: what comes afterwards has the room that it needs.
+fn often() -> Vec<Scene> {
+    let before = "create /a 0644\nwrite /a 0 9000 #1\nmkdir /d 0755\ncreate /d/x 0644";
+    let then = "write /a 0 9000 #3\nfsync /a\nmkdir /e 0755\ncreate /e/b 0644\nwrite /e/b 0 60K #4\nsync";
+    let often = |name, calls: &str| scene(name, before, lines(0..50, |_| calls.to_owned()) + then);
+    let taken_back = |name, steps: &str| often(name, &format!("transaction {{ {steps} ; rmdir /d }}"));
+    vec![
+        taken_back("taken-back-often", "chmod /d 0700"),
+        taken_back("taken-back-often-long", "create /n 0644 ; write /n 0 60K #2"),
+        taken_back("taken-back-often-deleted", "unlink /a ; mkdir /n 0755").on(Kind::OrphanFile),
+        often(
+            "refused-often",
+            "rmdir /d\ncreate /a 0644\nmkdir /d 0755\nrename /a /d\nrename-noreplace /a /d/x\nlink /a /d/x\nunlink /d\n\
+             setxattr-replace /a user.v 10 #2\nremovexattr /a user.v\nsymlink /a t",
+        ),
+    ]
+}
+
+fn once() -> Vec<Scene> {
     let opened = "create /a 0644\nwrite /a 0 9000 #1\nmkdir /d 0755\ncreate /d/x 0644\nopen @0 /a";
     let fails = |name, steps: &str| {
         let calls =
