@@ -120,8 +120,25 @@ impl Trial {
         self.close(library)
     }
 
+    /// What was done is seen, and nothing else, when all is read again, from home where the cache has lost it. Bytes
+    /// that were to be written in place may be there or not.
+    fn look_again(&self, library: &mut Library) -> Result<(), String> {
+        let Ok(found) = library.snapshot() else { return Ok(()) };
+        let last = self.run.states.last().ok_or("no state")?.snapshot();
+        match last.differences(&found, self.strictness()) {
+            differences if differences.is_empty() => Ok(()),
+            differences => Err(format!("read after all calls, the volume differs:\n  {}", differences.join("\n  "))),
+        }
+    }
+
+    /// What of a volume is never there in part.
+    fn strictness(&self) -> Strictness {
+        if self.run.setup.data() == DataMode::Journal { Strictness::Whole } else { Strictness::Metadata }
+    }
+
     /// Closes the volume, which makes everything durable, or fails as the medium does.
-    fn close(&mut self, library: Library) -> Result<(), String> {
+    fn close(&mut self, mut library: Library) -> Result<(), String> {
+        self.look_again(&mut library)?;
         let stopped = self.all.state.lock().stops;
         let call = self.run.ops.len() as u64;
         self.all.domain.mark(2 * call);
@@ -197,10 +214,7 @@ impl Trial {
             self.note(op, Vec::new(), after, false);
             return Ok(false);
         };
-        let strictness = match self.run.setup.data() {
-            DataMode::Journal => Strictness::Whole,
-            _ => Strictness::Metadata,
-        };
+        let strictness = self.strictness();
         let mut within = steps_of(op, &before);
         // What is synchronous, or becomes so, was done, and then not made durable; a commit of a map is, and an exchange, where contents do not go through the journal.
         let is_synchronous =

@@ -182,7 +182,8 @@ impl<'a> Phase<'a> {
                 let single = workload::scattered(workload::exhaustive_1(), other(round));
                 let of_one = single.zip(workload::random(other(round))).zip(workload::few_blocks(other(round)));
                 let of_some = workload::apart(other(round)).zip(workload::in_place(other(round)));
-                Box::new(of_one.zip(of_some).flat_map(|(((a, b), c), (d, e))| [a, b, c, d, e]))
+                let read = workload::evicted(other(round));
+                Box::new(of_one.zip(of_some).zip(read).flat_map(|((((a, b), c), (d, e)), f)| [a, b, c, d, e, f]))
             })
             .wide(100)
             .failing(),

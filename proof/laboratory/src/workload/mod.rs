@@ -11,7 +11,7 @@ mod short;
 mod vary;
 
 pub use mount::Mount;
-pub use random::{apart, few_blocks, handed_on, in_place, random, scarce, threads};
+pub use random::{apart, evicted, few_blocks, handed_on, in_place, random, scarce, threads};
 pub use scenes::{scenes, scenes_of};
 pub use vary::Corpus;
 

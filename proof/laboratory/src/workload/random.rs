@@ -186,6 +186,36 @@ pub fn in_place(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
+/// Changes, and between them reads of more than a small cache holds, for a medium that fails: what could not be made
+/// durable is not at home when it is asked for again. Without end.
+pub fn evicted(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    (0..).map(move |n: u64| {
+        let random = Fixed::new(Timestamp::default(), seed.rotate_left(32) ^ n ^ 0xE1C7);
+        let below = |n: u64| u64::from(random.random_u32()) % n;
+        let one = |step: u64| {
+            let change = match below(6) {
+                0 => format!("setxattr /d/{} user.v 300 #{}", below(6), step + 10),
+                1 => format!("create /d/n{step} 0644"),
+                2 => format!("unlink /d/{}", below(6)),
+                3 => format!("rename /d/{} /d/m{step}", below(6)),
+                _ => format!("write /d/{} {} {} #{}", below(6), below(8) * 1024, 1 + below(12_000), step + 10),
+            };
+            let sync = ["sync", "fsync /d", "bring-home", "idle 6", "chmod /d 0700"][below(5) as usize];
+            format!("{change}\n{sync}\nread /much 0 300K\n")
+        };
+        let files: String = (0..6).map(|n| format!("create /d/{n} 0644\nwrite /d/{n} 0 5000 #{}\n", n + 1)).collect();
+        Workload {
+            name: format!("evicted {seed}/{n}"),
+            image: Kind::in_turn(n),
+            mount: if below(4) == 0 { Mount::Tight } else { Mount::Dirty },
+            before: parse(&("mkdir /d 0755\ncreate /much 0644\nwrite /much 0 300K #9\n".to_owned() + &files)),
+            remount: false,
+            calls: parse(&(0..3 + below(4)).map(one).collect::<String>()),
+            others: None,
+        }
+    })
+}
+
 /// A block of metadata each, or some: how it is made at a path, changed, and given back.
 const OWNERS: [[&str; 3]; 8] = [
     ["mkdir P 0755", "create P/x 0644\nunlink P/x", "rmdir P"],
