@@ -20,6 +20,11 @@ enum Filled {
     AtTheEnd,
     /// The same, and directories in all groups.
     Everywhere,
+    /// The same, with values of attributes.
+    Valued,
+    /// The same, and a directory whose index has several levels names what is in them. Some of its blocks begin with
+    /// nothing.
+    Indexed,
     /// Hardly anything is free before the new end.
     BeforeTheEnd,
     /// Nothing is free, and it grows while it is in use.
@@ -32,7 +37,7 @@ enum Filled {
 type Case = (&'static str, &'static str, u64, u64, Filled);
 
 /// All of them.
-const ALL: [Case; 14] = [
+const ALL: [Case; 16] = [
     ("grown", "-g 1024", 6, 9, Filled::AtTheEnd),
     ("grown-into-meta-bg", "-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 10, Filled::AtTheEnd),
     ("grown-into-its-reserve", "-O ^flex_bg -g 512 -E resize=65536", 7, 10, Filled::AtTheEnd),
@@ -43,6 +48,8 @@ const ALL: [Case; 14] = [
     ("shrunk-with-orphans", "-O orphan_file,inline_data -I 256 -g 1024", 9, 5, Filled::AtTheEnd),
     ("shrunk-into-its-reserve", "-g 512 -E resize=65536", 9, 6, Filled::AtTheEnd),
     ("shrunk-with-inodes", "-g 1024", 9, 6, Filled::Everywhere),
+    ("shrunk-with-values", "-O inline_data,ea_inode -I 256 -g 1024", 9, 5, Filled::Valued),
+    ("shrunk-with-names", "-g 1024", 9, 6, Filled::Indexed),
     ("shrunk-off-its-descriptors", "-O ^resize_inode -g 512", 9, 6, Filled::AtTheEnd),
     // Bitmaps lie anywhere in their groups.
     ("shrunk-with-metadata", "-O ^flex_bg -E stride=400 -g 2048", 14, 7, Filled::AtTheEnd),
@@ -86,11 +93,8 @@ pub fn make(name: &str) -> Result<Tooled, String> {
     let volume = open(store.clone()).map_err(text)?;
     match filled {
         Filled::AtTheEnd => fill_at_the_end(&volume).map_err(text)?,
-        Filled::Everywhere => {
-            for n in 0..24 {
-                volume.create_dir(format!("/g{n}")).map_err(text)?;
-                volume.write(format!("/g{n}/f"), [n; 900]).map_err(text)?;
-            }
+        Filled::Everywhere | Filled::Valued | Filled::Indexed => {
+            fill_groups(&volume, filled).map_err(text)?;
             fill_at_the_end(&volume).map_err(text)?;
         }
         Filled::BeforeTheEnd => fill_before(&volume, to * MIB).map_err(text)?,
@@ -169,6 +173,29 @@ fn fill_at_the_end(volume: &Volume) -> ondol::Result<()> {
     volume.set_xattr("/d/e", "user.much", [8; 700], SetXattr::Any)?;
     volume.symlink("t".repeat(200), "/d/link")?;
     (0..n - 1).try_for_each(|n| volume.remove_file(format!("/d/f{n:03}")))
+}
+
+fn fill_groups(volume: &Volume, filled: Filled) -> ondol::Result<()> {
+    let dirs = (0..24).map(|n| (n, format!("/g{n}")));
+    for (n, dir) in dirs {
+        volume.create_dir(&dir)?;
+        let file = format!("{dir}/f");
+        volume.write(&file, [n; 900])?;
+        if filled == Filled::Valued {
+            [&dir, &file].into_iter().try_for_each(|of| volume.set_xattr(of, "user.v", [n; 2000], SetXattr::Any))?;
+        }
+    }
+    if filled != Filled::Indexed {
+        return Ok(());
+    }
+    volume.create_dir("/big")?;
+    // More than the root of an index leads to.
+    for n in 0..360 {
+        volume.hard_link(format!("/g{}/f", n % 24), format!("/big/{n:0240}"))?;
+    }
+    // In the order of the index: of few blocks the first is none of these.
+    let names = volume.read_dir("/big")?.collect::<ondol::Result<Vec<_>>>()?;
+    names.iter().step_by(2).try_for_each(|entry| volume.remove_file(entry.path()))
 }
 
 /// Leaves hardly anything free.
