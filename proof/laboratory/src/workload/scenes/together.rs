@@ -142,6 +142,14 @@ fn commits() -> Vec<Scene> {
         scene("orphans-of-threads-in-file", "create /a 0644\ncreate /b 0644", "open @0 /a\nunlink /a\nclose @0\nsync")
             .beside("open @1 /b\nunlink /b\nsync\nclose @1\ncreate /b 0600\nsync")
             .on(Kind::OrphanFile),
+        // What both of them have to log does not fit into what is left.
+        scene(
+            "no-room-for-both",
+            log(14) + "create /a 0644",
+            "write /log 0 60K #91\nfsync /log\nchmod /log 0640\nsync",
+        )
+        .mount(Mount::Roomy)
+        .beside("write /a 0 40K #92\nfsync /a\nwrite /a 40K 50K #93\nfsync /a"),
         scene("no-room-together", log(14) + "create /a 0644\ncreate /b 0644", "write /log 0 60K #91\nfsync /log")
             .mount(Mount::Roomy)
             .beside("write /a 0 20000 #92\nfsync /a\nchmod /b 0600\nsync"),
