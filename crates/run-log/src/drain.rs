@@ -78,11 +78,11 @@ pub enum Sought<F> {
 #[derive(Debug, Default)]
 pub struct System {
     /// What is mounted, by device: of one step, if it had to find files.
-    trees: BTreeMap<u64, recover::Trees>,
+    trees: BTreeMap<u64, recover::Trees<'static>>,
 }
 
 impl System {
-    fn trees(&mut self, dev: u64) -> &recover::Trees {
+    fn trees(&mut self, dev: u64) -> &recover::Trees<'static> {
         self.trees.entry(dev).or_insert_with(|| recover::Trees::on(dev))
     }
 }

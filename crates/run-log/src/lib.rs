@@ -49,5 +49,6 @@ pub use name_record::{Change, NameRecord, Names};
 pub use names::{NameCall, Side};
 pub use newest::{Piece, newest};
 pub use recover::{
-    Found, FoundDir, FoundFile, Kept, Outcome, Record, Recovered, Touched, found, give_up, recover, touched,
+    Found, FoundDir, FoundFile, Home, Kept, Listed, Mounted, Outcome, Record, Recovered, Touched, Tree, found, give_up,
+    recover, recover_to, touched,
 };

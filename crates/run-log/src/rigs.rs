@@ -2,7 +2,7 @@
 
 use crate::area::Places;
 use crate::format::{Header, slot_at};
-use crate::recover::{FoundFile, bring};
+use crate::recover::{FoundFile, Mounted, bring};
 use crate::{Log, LogOptions, Result};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use std::fs::File;
@@ -29,7 +29,7 @@ pub fn pool(lanes: u32, slots: u32, lane_len: u64) -> Result<Vec<u8>> {
 /// # Errors
 /// The system's.
 pub fn bring(file: &FoundFile, target: &File) -> io::Result<()> {
-    bring::write(target, file, &file.pieces()).map(drop)
+    bring::write(&Mounted, target, file).map(drop)
 }
 
 /// Tells how many bytes of the lanes are in use.

@@ -22,20 +22,18 @@ use crate::format::HORIZON_NS;
 use crate::look::{self, Identity, Look, Times};
 use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
+use crate::recover::home::Home;
 use crate::recover::place::{For, Place, to_write};
 use crate::recover::{FoundFile, Outcome};
 use crate::slot::Slot;
-use rustix::fs::{Advice, AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Advice, Timespec};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// How long a recovery may have written to a file before it was cut: nanoseconds.
 const RECOVERY_NS: u64 = 60_000_000_000;
@@ -62,6 +60,7 @@ enum Plan {
 
 /// The word that tells recovery's own writes from those of others, near to the file's mtime at any time.
 struct Recovering<'l, 'c> {
+    home: &'c dyn Home,
     slot: Slot<'l>,
     file: &'c FoundFile,
     /// What it says.
@@ -80,12 +79,15 @@ impl Recovering<'_, '_> {
                 return Ok(());
             }
             // What was written by now is ours by its mtime until the word tells it again.
-            match target.set_modified(UNIX_EPOCH + Duration::from_nanos(self.file.newest.ctime)) {
+            let ctime = self.file.newest.ctime;
+            let mtime = Timespec { tv_sec: (ctime / 1_000_000_000) as i64, tv_nsec: (ctime % 1_000_000_000) as _ };
+            let atime = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+            match self.home.set_times(target, Times { atime, mtime }) {
                 // It is somebody else's file.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
                 set => set?,
             }
-            target.sync_all()?;
+            self.home.sync(target)?;
         }
         self.slot.begin_recovery(self.file.incarnation, now).map_err(io::Error::other)?;
         (self.begun, self.ours) = (Some(now), true);
@@ -96,7 +98,7 @@ impl Recovering<'_, '_> {
 /// Brings what is live into a file, at times that a clock tells: nanoseconds since 1970.
 pub(super) fn bring(
     log: &Log,
-    elsewhere: &mut Elsewhere,
+    elsewhere: &mut Elsewhere<'_>,
     identity: &Identity,
     file: &FoundFile,
     same_boot: bool,
@@ -108,7 +110,8 @@ pub(super) fn bring(
         Place::Unknown(why) | Place::Hidden(why) => return Ok(Outcome::Unreachable(why)),
     };
     // Opening it may change its ctime.
-    let opened = Look::at(found.as_fd()).map_err(io::Error::from).and_then(|look| Ok((look, to_write(&found)?)));
+    let files = elsewhere.home();
+    let opened = files.look(&found).and_then(|look| Ok((look, to_write(files, &found)?)));
     let (look, target) = match opened {
         Ok(opened) => opened,
         Err(e) => return Ok(Outcome::Unreachable(format!("{}: {e}", identity.path.display()))),
@@ -116,9 +119,10 @@ pub(super) fn bring(
     let pieces = file.pieces();
     let slot = log.slot(file.slot);
     let begun = slot.recovering(file.incarnation)?;
-    let mut recovering = Recovering { slot, file, begun, ours: false, clock };
+    let mut recovering = Recovering { home: files, slot, file, begun, ours: false, clock };
     let mut home = |times| {
-        write_after(&target, file, &pieces, times, || recovering.before_a_write(&target)).map(Outcome::Replayed)
+        let to = To { home: files, target: &target, times };
+        write_after(&to, file, &pieces, || recovering.before_a_write(&target)).map(Outcome::Replayed)
     };
     let refused = slot.has_failed()?;
     // Where the page cache outlived the programs it may have everything.
@@ -126,19 +130,19 @@ pub(super) fn bring(
     let whole = if same_cache { has(&target, file, &pieces) } else { Ok(false) };
     let planned = whole.and_then(|whole| match whole {
         true => Ok(Plan::Nothing),
-        false => plan(&target, &look, file, same_cache, begun),
+        false => plan(&look, file, same_cache, begun, || files.times(&target)),
     });
     let done = match planned {
         // The page cache has what the disk has refused, as if it were there.
         Ok(Plan::Nothing) if refused => forget(&target, &pieces).and_then(|()| home(None)),
         Ok(Plan::Write(times)) if refused => forget(&target, &pieces).and_then(|()| home(times)),
-        Ok(Plan::Nothing) => target.sync_all().map(|()| Outcome::Whole),
+        Ok(Plan::Nothing) => files.sync(&target).map(|()| Outcome::Whole),
         Ok(Plan::Write(times)) => home(times),
         // Its times are somebody else's by now.
         Ok(Plan::Beside) if file.records.is_empty() => Ok(Outcome::Whole),
         Ok(Plan::Beside) => {
             let there = elsewhere.directory(identity, path);
-            there.and_then(|(dir, path)| beside(&dir, &path, file, &pieces, &log.mark()))
+            there.and_then(|(dir, path)| beside(files, &dir, &path, file, &log.mark()))
         }
         Err(e) => Err(e),
     };
@@ -150,7 +154,13 @@ pub(super) fn bring(
 }
 
 /// What is to be done with a file that looked like this before it was opened.
-fn plan(target: &File, now: &Look, file: &FoundFile, same_cache: bool, begun: Option<u64>) -> io::Result<Plan> {
+fn plan(
+    now: &Look,
+    file: &FoundFile,
+    same_cache: bool,
+    begun: Option<u64>,
+    times: impl FnOnce() -> io::Result<Times>,
+) -> io::Result<Plan> {
     let newest = &file.newest;
     let horizon = newest.ctime.saturating_add(if same_cache { 0 } else { HORIZON_NS });
     // The word has milliseconds. What others had written before it was published was no reason to begin.
@@ -170,7 +180,7 @@ fn plan(target: &File, now: &Look, file: &FoundFile, same_cache: bool, begun: Op
         return Ok(Plan::Beside);
     }
     // The mtime was set after all records.
-    let set = if is_ours(now.mtime) { None } else { Some(Times::of(target.as_fd())?) };
+    let set = if is_ours(now.mtime) { None } else { Some(times()?) };
     Ok(Plan::Write(set))
 }
 
@@ -184,26 +194,24 @@ fn fitting(name: &[u8], room: usize) -> &[u8] {
 }
 
 /// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never writes to it, one that is repeated does.
-pub(super) fn beside(dir: &File, path: &Path, file: &FoundFile, pieces: &[Piece], mark: &str) -> io::Result<Outcome> {
+pub(super) fn beside(home: &dyn Home, dir: &File, path: &Path, file: &FoundFile, mark: &str) -> io::Result<Outcome> {
     let suffix = format!("{mark}-{}", file.slot);
     let name = path.file_name().unwrap_or_default().as_bytes();
     let name = [fitting(name, NAME_MAX.saturating_sub(suffix.len())), suffix.as_bytes()].concat();
-    let name = OsStr::from_bytes(&name);
-    write(&made_anew(dir, name)?, file, pieces)?;
-    dir.sync_all()?;
-    Ok(Outcome::Beside(path.with_file_name(name)))
+    write(home, &made_anew(home, dir, &name)?, file)?;
+    home.sync(dir)?;
+    Ok(Outcome::Beside(path.with_file_name(OsStr::from_bytes(&name))))
 }
 
 /// Makes a file for its owner alone, in place of what a recovery has left that was cut.
-fn made_anew(dir: &File, name: &OsStr) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+fn made_anew(home: &dyn Home, dir: &File, name: &[u8]) -> io::Result<File> {
     for _ in 0..TRIES {
-        match rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR) {
-            Err(Errno::EXIST) => rustix::fs::unlinkat(dir, name, AtFlags::empty())?,
-            made => return Ok(made?.into()),
+        match home.create(dir, name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => home.unlink(dir, name)?,
+            made => return made,
         }
     }
-    Err(Errno::EXIST.into())
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 fn part<'f>(file: &'f FoundFile, piece: &Piece) -> &'f [u8] {
@@ -241,42 +249,50 @@ fn forget(target: &File, pieces: &[Piece]) -> io::Result<()> {
 }
 
 /// Writes what was logged into the file, and syncs it; answers how many bytes.
-pub(crate) fn write(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Result<u64> {
-    write_after(target, file, pieces, None, || Ok(()))
+pub(crate) fn write(home: &dyn Home, target: &File, file: &FoundFile) -> io::Result<u64> {
+    write_after(&To { home, target, times: None }, file, &file.pieces(), || Ok(()))
 }
 
-/// As [`write`], with something before each change of the file; then it has these times, or those of its newest record.
+/// A file that is written to.
+struct To<'t> {
+    home: &'t dyn Home,
+    target: &'t File,
+    /// Its times afterwards, unless its newest record gives it others.
+    times: Option<Times>,
+}
+
+/// As [`write`], with something before each change of the file.
 fn write_after(
-    target: &File,
+    to: &To<'_>,
     file: &FoundFile,
     pieces: &[Piece],
-    times: Option<Times>,
     mut before: impl FnMut() -> io::Result<()>,
 ) -> io::Result<u64> {
+    let To { home, target, times } = *to;
     let mut written = 0;
     if let Some((shortest, _)) = file.lengths()
         && target.metadata()?.len() > shortest
     {
         before()?;
-        target.set_len(shortest)?;
+        home.set_len(target, shortest)?;
     }
     for piece in pieces {
         before()?;
-        target.write_all_at(part(file, piece), piece.offset)?;
+        home.write(target, part(file, piece), piece.offset)?;
         written += piece.part.len() as u64;
     }
     if let Some((_, len)) = file.lengths() {
         before()?;
-        target.set_len(len)?;
+        home.set_len(target, len)?;
     }
     if let Some(times) = file.newest.times.or(times) {
         before()?;
-        match times.give(target.as_fd()) {
+        match home.set_times(target, times) {
             // It is somebody else's file.
-            Err(Errno::PERM | Errno::ACCESS) => {}
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             given => given?,
         }
     }
-    target.sync_all()?;
+    home.sync(target)?;
     Ok(written)
 }

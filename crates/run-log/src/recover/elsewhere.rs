@@ -1,22 +1,21 @@
 //! Looking for files all over their file system: for those who may not open handles.
 
-use crate::handle::Handle;
 use crate::look::Identity;
+use crate::recover::home::Home;
 use crate::recover::place::{For, LISTED, Place, Tree, Trees};
-use rustix::fs::{Dir, FileType, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Finds files, by walks through their file systems if nothing else helps; once for all of them.
 #[derive(Debug)]
-pub(super) struct Elsewhere {
-    trees: Trees,
+pub(super) struct Elsewhere<'h> {
+    trees: Trees<'h>,
     wanted: BTreeSet<u64>,
     walks: BTreeMap<u64, Walk>,
 }
@@ -30,11 +29,11 @@ struct Walk {
     complete: bool,
 }
 
-impl Elsewhere {
+impl<'h> Elsewhere<'h> {
     /// For files by their file system (`f_fsid`) and inode.
-    pub(super) fn new(files: impl Iterator<Item = (u64, u64)>) -> Self {
+    pub(super) fn new(home: &'h dyn Home, files: impl Iterator<Item = (u64, u64)>) -> Self {
         let (fsids, wanted) = files.unzip();
-        Self { trees: Trees::known_as(&fsids), wanted, walks: BTreeMap::new() }
+        Self { trees: Trees::known_as(home, &fsids), wanted, walks: BTreeMap::new() }
     }
 
     /// As [`Trees::find`].
@@ -44,9 +43,9 @@ impl Elsewhere {
             place => return place,
         };
         let shut = self.is_shut(identity);
-        let Some((tree, walk)) = self.walk(identity.fsid) else { return Place::Unknown(why) };
-        match walk.path(tree, identity) {
-            Some(path) => match tree.file(path, identity, purpose) {
+        let Some((trees, tree, walk)) = self.walk(identity.fsid) else { return Place::Unknown(why) };
+        match walk.path(trees, tree, identity) {
+            Some(path) => match trees.file(tree, path, identity, purpose) {
                 Ok(Some(Ok(file))) => Place::Here(file, Some(tree.point.join(path))),
                 Ok(None) => Place::Unknown(why),
                 Ok(Some(Err(e))) | Err(e) => Place::Unknown(format!("{}: {e}", tree.point.join(path).display())),
@@ -63,21 +62,27 @@ impl Elsewhere {
                 return Ok((dir, path));
             }
         }
-        let walked =
-            self.walk(identity.fsid).and_then(|(tree, walk)| Some(tree.point.join(walk.path(tree, identity)?)));
+        let walked = self.walk(identity.fsid);
+        let walked = walked.and_then(|(trees, tree, walk)| Some(tree.point.join(walk.path(trees, tree, identity)?)));
         let found = walked.and_then(|path| Some((self.trees.directory(identity, &path)?, path)));
         found.ok_or_else(|| io::Error::other("nobody knows in which directory it lies"))
     }
 
-    fn walk(&mut self, fsid: u64) -> Option<(&Tree, &Walk)> {
-        let tree = self.trees.whole(fsid)?;
-        Some((tree, self.walks.entry(fsid).or_insert_with(|| Walk::through(tree, &self.wanted))))
+    /// Whose files they are.
+    pub(super) fn home(&self) -> &'h dyn Home {
+        self.trees.home
+    }
+
+    fn walk(&mut self, fsid: u64) -> Option<(&Trees<'h>, &Tree, &Walk)> {
+        let (trees, wanted) = (&self.trees, &self.wanted);
+        let tree = trees.whole(fsid)?;
+        Some((trees, tree, self.walks.entry(fsid).or_insert_with(|| Walk::through(trees, tree, wanted))))
     }
 
     /// This user may not enter a directory on the way to the file's path: what lies there cannot be told.
     fn is_shut(&self, identity: &Identity) -> bool {
         let mut ways = self.trees.below(identity.fsid, &identity.path);
-        ways.any(|(tree, path)| is_refused(&tree.at(path, OFlags::PATH)))
+        ways.any(|(tree, path)| is_refused(&self.trees.at(tree, path, OFlags::PATH)))
     }
 }
 
@@ -87,17 +92,18 @@ fn is_refused<T>(tried: &io::Result<T>) -> bool {
 
 impl Walk {
     /// Walks through a tree.
-    fn through(tree: &Tree, wanted: &BTreeSet<u64>) -> Self {
+    fn through(trees: &Trees<'_>, tree: &Tree, wanted: &BTreeSet<u64>) -> Self {
         // Of a part of the file system (a bind mount) the rest is not to be seen.
         let mut walk = Self { paths: BTreeMap::new(), complete: tree.root == Path::new("/") };
         let mut dirs = vec![PathBuf::new()];
         while let Some(dir) = dirs.pop() {
-            let looked = walk.look(tree, &dir, wanted);
+            let looked = walk.look(trees, tree, &dir, wanted);
             match looked.as_ref().map_err(Errno::from_io_error) {
                 Ok(_) => dirs.extend(looked.into_iter().flatten()),
                 // What this user may not enter, it has moved nothing into. One that it may enter and not list hides what is below.
                 Err(_) if is_refused(&looked) => {
-                    walk.complete &= !dir.as_os_str().is_empty() && is_refused(&tree.at(&dir.join("."), OFlags::PATH));
+                    walk.complete &=
+                        !dir.as_os_str().is_empty() && is_refused(&trees.at(tree, &dir.join("."), OFlags::PATH));
                 }
                 // Removed meanwhile, or another one mounted on it, or no directory.
                 Err(Some(Errno::NOENT | Errno::XDEV | Errno::NOTDIR | Errno::LOOP)) => {}
@@ -108,19 +114,14 @@ impl Walk {
     }
 
     /// Looks through one directory; answers what may be directories in it.
-    fn look(&mut self, tree: &Tree, dir: &Path, wanted: &BTreeSet<u64>) -> io::Result<Vec<PathBuf>> {
+    fn look(&mut self, trees: &Trees<'_>, tree: &Tree, dir: &Path, wanted: &BTreeSet<u64>) -> io::Result<Vec<PathBuf>> {
         let mut below = Vec::new();
-        for entry in Dir::read_from(tree.at(dir, LISTED)?)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
+        for entry in trees.home.list(&trees.at(tree, dir, LISTED)?)? {
+            let path = dir.join(OsStr::from_bytes(&entry.name));
+            if wanted.contains(&entry.ino) {
+                self.paths.entry(entry.ino).or_default().push(path.clone());
             }
-            let path = dir.join(OsStr::from_bytes(name));
-            if wanted.contains(&entry.ino()) {
-                self.paths.entry(entry.ino()).or_default().push(path.clone());
-            }
-            if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+            if entry.may_be_dir {
                 below.push(path);
             }
         }
@@ -128,10 +129,10 @@ impl Walk {
     }
 
     /// A path at which the file is.
-    fn path(&self, tree: &Tree, identity: &Identity) -> Option<&Path> {
+    fn path(&self, trees: &Trees<'_>, tree: &Tree, identity: &Identity) -> Option<&Path> {
         let is_it = |path: &&PathBuf| {
-            let found = tree.at(path, OFlags::PATH);
-            found.and_then(|found| Handle::of(found.as_fd())).is_ok_and(|handle| handle == identity.handle)
+            let found = trees.at(tree, path, OFlags::PATH);
+            found.and_then(|found| trees.home.handle(&found)).is_ok_and(|handle| handle == identity.handle)
         };
         self.paths.get(&identity.ino)?.iter().find(is_it).map(PathBuf::as_path)
     }
@@ -140,6 +141,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recover::home::Mounted;
     use std::os::unix::fs::MetadataExt;
 
     /// What is not a whole file system was not looked through.
@@ -151,10 +153,11 @@ mod tests {
         let ino = dir.path().join("below/file").metadata().unwrap().ino();
         let [root, point] = ["/part", dir.path().to_str().unwrap()].map(PathBuf::from);
         let part = Tree { fsid: 1, root, point, dir: File::open(dir.path()).unwrap() };
-        let walk = Walk::through(&part, &BTreeSet::from([ino]));
+        let trees = Trees::known_as(&Mounted, &BTreeSet::new());
+        let walk = Walk::through(&trees, &part, &BTreeSet::from([ino]));
         assert_eq!(walk.paths[&ino], [Path::new("below/file")]);
         assert!(!walk.complete);
         let whole = Tree { root: "/".into(), ..part };
-        assert!(Walk::through(&whole, &BTreeSet::new()).complete);
+        assert!(Walk::through(&trees, &whole, &BTreeSet::new()).complete);
     }
 }

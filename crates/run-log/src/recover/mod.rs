@@ -2,6 +2,7 @@
 
 pub(crate) mod bring;
 mod elsewhere;
+mod home;
 mod kept;
 mod names;
 mod place;
@@ -9,7 +10,6 @@ mod place;
 mod tests;
 mod together;
 
-use crate::client::wall_ns;
 use crate::error::{Result, RunLogError};
 use crate::format::{RawTimes, RecordHead, SKIP};
 use crate::look::{FileKind, Identity, Times};
@@ -17,7 +17,9 @@ use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
 use elsewhere::Elsewhere;
+pub use home::{Home, Listed, Mounted};
 pub use kept::{Kept, Touched, touched};
+pub use place::Tree;
 pub(crate) use place::{For, Place, Trees};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -288,6 +290,14 @@ pub fn give_up(log: &Log) -> Result<()> {
 /// # Errors
 /// A damaged word, or the medium's failure. What fails with one file is its [`Outcome`].
 pub fn recover(log: &Log) -> Result<Recovered> {
+    recover_to(log, &Mounted)
+}
+
+/// As [`recover`], into the files of a simulator.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_to(log: &Log, home: &dyn Home) -> Result<Recovered> {
     let same_boot = log.machine().boot == LogOptions::here().boot;
     // Each directory with records is open for a while.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -300,7 +310,7 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         inodes.chain([dir.identity.ino]).map(|ino| (fsid, ino)).collect::<Vec<_>>()
     };
     // Of all directories before anything is changed in one.
-    let mut elsewhere = Elsewhere::new(dirs.iter().flat_map(named));
+    let mut elsewhere = Elsewhere::new(home, dirs.iter().flat_map(named));
     let mut plans = Vec::new();
     for dir in &dirs {
         plans.push((dir, names::plan(log, &mut elsewhere, dir, same_boot)?));
@@ -315,13 +325,13 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         }
         recovered.files.extend(told);
     }
-    let mut elsewhere =
-        Elsewhere::new(files.iter().filter_map(|file| file.identity.as_ref()).map(|known| (known.fsid, known.ino)));
+    let known = files.iter().filter_map(|file| file.identity.as_ref()).map(|known| (known.fsid, known.ino));
+    let mut elsewhere = Elsewhere::new(home, known);
     for file in files {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
         let outcome = match &file.identity {
             None => Outcome::Unreachable("the slot that names it is damaged".into()),
-            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot, &wall_ns)?,
+            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot, &|| home.now_ns())?,
         };
         if !matches!(outcome, Outcome::Unreachable(_)) {
             log.retire(&file)?;

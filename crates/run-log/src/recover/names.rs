@@ -16,7 +16,6 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::look::Look;
 use crate::name_record::NameRecord;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::kept::Kept;
@@ -27,7 +26,6 @@ use crate::slot::Begun;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 /// What is to be done with a directory.
@@ -52,13 +50,13 @@ pub(super) type Told = Vec<(PathBuf, Outcome)>;
 pub(super) type Group<'d> = Vec<(&'d FoundDir, Plan)>;
 
 /// Looks at a directory before anything is changed.
-pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_boot: bool) -> Result<Plan> {
+pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere<'_>, dir: &FoundDir, same_boot: bool) -> Result<Plan> {
     let (file, path) = match elsewhere.find(&dir.identity, For::Sync) {
         Place::Here(file, path) => (file, path.unwrap_or_else(|| dir.identity.path.clone())),
         Place::Gone => return Ok(Plan::Gone),
         Place::Unknown(why) | Place::Hidden(why) => return Ok(Plan::Unreachable(why)),
     };
-    let now = match Look::at(file.as_fd()) {
+    let now = match elsewhere.home().look(&file) {
         Ok(now) => now,
         Err(e) => return Ok(Plan::Unreachable(format!("{}: {e}", path.display()))),
     };
@@ -97,7 +95,7 @@ pub(super) fn groups<'d>(dirs: impl IntoIterator<Item = (&'d FoundDir, Plan)>) -
 /// Does it. Takes those files out of `files` that are done with, and answers them, too, if all is well: they are to be retired before the directories.
 pub(super) fn bring(
     log: &Log,
-    elsewhere: &mut Elsewhere,
+    elsewhere: &mut Elsewhere<'_>,
     group: Group<'_>,
     files: &mut Vec<FoundFile>,
 ) -> Result<(Told, Vec<FoundFile>)> {
@@ -106,8 +104,15 @@ pub(super) fn bring(
         Plan::Unreachable(why) => Some(io::Error::other(why.clone())),
         _ => None,
     });
-    let mut bringing =
-        Bringing { mark: log.mark(), dirs: &dirs, elsewhere, files, taken: Vec::new(), told: Vec::new() };
+    let mut bringing = Bringing {
+        home: elsewhere.home(),
+        mark: log.mark(),
+        dirs: &dirs,
+        elsewhere,
+        files,
+        taken: Vec::new(),
+        told: Vec::new(),
+    };
     // All of them before the first change: what the disk has of one is not told any more when another one was changed; nor when somebody changes it while it waits for the others.
     let waits = why.is_some();
     for (dir, plan) in &group {
@@ -140,7 +145,7 @@ pub(super) fn bring(
     Ok((told, Vec::new()))
 }
 
-fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
+fn bring_all(bringing: &mut Bringing<'_, '_>, group: Group<'_>) -> io::Result<()> {
     let (mut targets, mut changed_by_others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for (dir, plan) in group {
         match plan {
@@ -149,10 +154,10 @@ fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
                 gone.push(dir);
                 bringing.told.push((dir.identity.path.clone(), Outcome::Gone));
             }
-            Plan::Whole(file) => file.sync_all()?,
+            Plan::Whole(file) => bringing.home.sync(&file)?,
             Plan::Beside(file, path) => changed_by_others.push((dir, file, path)),
             Plan::Names { dir: file, path, behind, begun } => {
-                targets.push(Target { found: dir, dir: file, path, behind, begun });
+                targets.push(Target { home: bringing.home, found: dir, dir: file, path, behind, begun });
             }
         }
     }

@@ -5,18 +5,17 @@
 //! A file is *gone* only if it is in no directory that this user may enter, all of the file system is mounted, and no
 //! directory hides what is below it. Then its records are dropped; otherwise they stay.
 
-use crate::handle::Handle;
-use crate::look::{FileKind, Identity, Look};
+use crate::look::{FileKind, Identity};
+use crate::recover::home::{Home, Mounted, path_of};
 use ondol_medium::mountinfo::{self, Entry};
-use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr};
-use std::fs::{File, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where a file is.
@@ -47,33 +46,27 @@ const ASKED: [&str; 4] = ["ext4", "btrfs", "tmpfs", "xfs"];
 
 /// A mounted file system, or a part of it.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub struct Tree {
     /// `f_fsid` of statfs(2).
-    pub(super) fsid: u64,
+    pub fsid: u64,
     /// Which directory of its file system: `/`, but for a bind mount.
-    pub(super) root: PathBuf,
+    pub root: PathBuf,
     /// Where.
-    pub(super) point: PathBuf,
+    pub point: PathBuf,
     /// Open for its name only.
-    pub(super) dir: File,
+    pub dir: File,
 }
 
 /// What is mounted of some file systems, as it was when this was made. Others are not kept open: nobody could unmount
 /// them.
 #[derive(Debug)]
-pub(crate) struct Trees(Vec<Tree>);
+pub(crate) struct Trees<'h> {
+    pub(super) home: &'h dyn Home,
+    trees: Vec<Tree>,
+}
 
 const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 pub(super) const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-
-/// Opens what lies at a path below a directory, through no link and no other mount.
-fn open_below(dir: &File, path: &Path, flags: OFlags) -> io::Result<File> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)?.into())
-}
 
 /// Opens the root of a mount, for its name only. None that is hidden, nor one below what a server shows: that might
 /// never answer.
@@ -89,7 +82,7 @@ fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
         Some(on) if on.is_fuse() || on.fs_type.starts_with("nfs") => return None,
         Some(on) => {
             let path = entry.point.strip_prefix(&on.point).ok()?;
-            let above = open_below(&reach(table, on)?, path.parent()?, NAME_ONLY).ok()?;
+            let above = Mounted.open_below(&reach(table, on)?, path.parent()?, NAME_ONLY).ok()?;
             rustix::fs::openat(above, path.file_name()?, name_only, Mode::empty())
         }
         None => rustix::fs::openat(CWD, &entry.point, name_only, Mode::empty()),
@@ -98,31 +91,32 @@ fn reach(table: &[Entry], entry: &Entry) -> Option<File> {
     (mountinfo::mount_of(&opened).ok()? == entry.id).then_some(opened)
 }
 
-impl Trees {
+/// What is mounted of some file systems.
+pub(super) fn mounted(may_be: impl Fn(&Entry) -> bool, is_wanted: impl Fn(u64) -> bool) -> Vec<Tree> {
+    let table = mountinfo::read().unwrap_or_default();
+    let asked = table.iter().filter(|entry| ASKED.contains(&&*entry.fs_type) && may_be(entry));
+    let tree = |entry: &Entry| {
+        let dir = reach(&table, entry)?;
+        let fsid = rustix::fs::fstatvfs(&dir).ok()?.f_fsid;
+        is_wanted(fsid).then(|| Tree { fsid, root: entry.root.clone(), point: entry.point.clone(), dir })
+    };
+    asked.filter_map(tree).collect()
+}
+
+impl<'h> Trees<'h> {
     /// Those of the device with this number.
     pub(crate) fn on(dev: u64) -> Self {
-        Self::some(|entry| entry.device_number() == Some(dev), |_| true)
+        Self { home: &Mounted, trees: mounted(|entry| entry.device_number() == Some(dev), |_| true) }
     }
 
     /// Those of file systems that are known by their `f_fsid`, whatever their devices are by now.
-    pub(super) fn known_as(fsids: &BTreeSet<u64>) -> Self {
-        Self::some(|_| true, |fsid| fsids.contains(&fsid))
-    }
-
-    fn some(may_be: impl Fn(&Entry) -> bool, is_wanted: impl Fn(u64) -> bool) -> Self {
-        let table = mountinfo::read().unwrap_or_default();
-        let asked = table.iter().filter(|entry| ASKED.contains(&&*entry.fs_type) && may_be(entry));
-        let tree = |entry: &Entry| {
-            let dir = reach(&table, entry)?;
-            let fsid = rustix::fs::fstatvfs(&dir).ok()?.f_fsid;
-            is_wanted(fsid).then(|| Tree { fsid, root: entry.root.clone(), point: entry.point.clone(), dir })
-        };
-        Self(asked.filter_map(tree).collect())
+    pub(super) fn known_as(home: &'h dyn Home, fsids: &BTreeSet<u64>) -> Self {
+        Self { home, trees: home.trees(fsids) }
     }
 
     /// Those of a file system.
     pub(super) fn of(&self, fsid: u64) -> impl Iterator<Item = &Tree> {
-        self.0.iter().filter(move |tree| tree.fsid == fsid)
+        self.trees.iter().filter(move |tree| tree.fsid == fsid)
     }
 
     /// All of a file system rather than a part.
@@ -139,7 +133,7 @@ impl Trees {
     pub(crate) fn find(&self, identity: &Identity, purpose: For) -> Place {
         let mut refused = None;
         for (tree, path) in self.below(identity.fsid, &identity.path) {
-            match tree.file(path, identity, purpose) {
+            match self.file(tree, path, identity, purpose) {
                 Ok(Some(Ok(file))) => return Place::Here(file, Some(identity.path.clone())),
                 // Nor by another name.
                 Ok(Some(Err(e))) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -151,11 +145,12 @@ impl Trees {
         }
         let why = |what: &str| Place::Unknown(format!("{what}; it lay at {}", identity.path.display()));
         let Some(whole) = self.whole(identity.fsid) else { return why("its file system is not mounted") };
-        let found = whole.at(Path::new(""), LISTED).and_then(|mount| identity.handle.open(mount.as_fd()));
+        let mount = self.at(whole, Path::new(""), LISTED);
+        let found = mount.and_then(|mount| self.home.open_handle(&mount, &identity.handle));
         match found {
-            Ok(found) if is_it(&found, identity) => match open(&found, purpose) {
+            Ok(found) if self.is_it(&found, identity) => match self.open(&found, purpose) {
                 Ok(file) => {
-                    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+                    let path = std::fs::read_link(path_of(&file)).ok();
                     Place::Here(file, path)
                 }
                 Err(e) => why(&e.to_string()),
@@ -179,10 +174,10 @@ impl Trees {
     fn renamed(&self, identity: &Identity, purpose: For) -> Option<(File, PathBuf)> {
         self.below(identity.fsid, &identity.path).find_map(|(tree, path)| {
             let dir = path.parent()?;
-            let entries = Dir::read_from(tree.at(dir, LISTED).ok()?).ok()?.flatten();
-            entries.filter(|entry| entry.ino() == identity.ino).find_map(|entry| {
-                let path = dir.join(OsStr::from_bytes(entry.file_name().to_bytes()));
-                let file = tree.file(&path, identity, purpose).ok()??.ok()?;
+            let entries = self.home.list(&self.at(tree, dir, LISTED).ok()?).ok()?;
+            entries.iter().filter(|entry| entry.ino == identity.ino).find_map(|entry| {
+                let path = dir.join(OsStr::from_bytes(&entry.name));
+                let file = self.file(tree, &path, identity, purpose).ok()??.ok()?;
                 Some((file, tree.point.join(path)))
             })
         })
@@ -190,10 +185,10 @@ impl Trees {
 
     /// The directory in which a file lies, if it has this path.
     pub(super) fn directory(&self, identity: &Identity, path: &Path) -> Option<File> {
-        let name = CString::new(path.file_name()?.as_bytes()).ok()?;
+        let name = path.file_name()?.as_bytes();
         self.below(identity.fsid, path).find_map(|(tree, path)| {
-            let dir = tree.at(path.parent()?, LISTED).ok()?;
-            Handle::at(dir.as_fd(), &name).is_ok_and(|handle| handle == identity.handle).then_some(dir)
+            let dir = self.at(tree, path.parent()?, LISTED).ok()?;
+            self.home.handle_at(&dir, name).is_ok_and(|handle| handle == identity.handle).then_some(dir)
         })
     }
 
@@ -201,49 +196,47 @@ impl Trees {
     pub(crate) fn beside(&self, identity: &Identity, dev: u64) -> Option<File> {
         let on_it = |(tree, _): &(&Tree, &Path)| rustix::fs::fstat(&tree.dir).is_ok_and(|stat| stat.st_dev == dev);
         let mut trees = self.below(identity.fsid, &identity.path).filter(on_it);
-        trees.find_map(|(tree, path)| path.ancestors().skip(1).find_map(|dir| tree.at(dir, LISTED).ok()))
-    }
-}
-
-impl Tree {
-    /// Opens what lies at a path below it.
-    pub(super) fn at(&self, path: &Path, flags: OFlags) -> io::Result<File> {
-        open_below(&self.dir, path, flags)
+        trees.find_map(|(tree, path)| path.ancestors().skip(1).find_map(|dir| self.at(tree, dir, LISTED).ok()))
     }
 
-    /// Opens what lies at a path below it, if it is the file.
-    pub(super) fn file(&self, path: &Path, identity: &Identity, purpose: For) -> io::Result<Option<io::Result<File>>> {
-        let found = self.at(path, OFlags::PATH)?;
-        Ok(is_it(&found, identity).then(|| open(&found, purpose)))
+    /// Opens what lies at a path below a tree.
+    pub(super) fn at(&self, tree: &Tree, path: &Path, flags: OFlags) -> io::Result<File> {
+        self.home.open_below(&tree.dir, path, flags)
     }
-}
 
-/// What is open, for its name only, on the file's file system is the file, or directory.
-fn is_it(found: &File, identity: &Identity) -> bool {
-    identity.kind != FileKind::Other
-        && Look::at(found.as_fd()).is_ok_and(|look| look.kind == identity.kind)
-        && Handle::of(found.as_fd()).is_ok_and(|handle| handle == identity.handle)
-}
-
-/// Opens a file or directory that is open for its name only.
-fn open(found: &File, purpose: For) -> io::Result<File> {
-    match purpose {
-        For::Name => found.try_clone(),
-        For::Sync => reopen(found, OpenOptions::new().read(true)),
+    /// Opens what lies at a path below a tree, if it is the file.
+    pub(super) fn file(
+        &self,
+        tree: &Tree,
+        path: &Path,
+        identity: &Identity,
+        purpose: For,
+    ) -> io::Result<Option<io::Result<File>>> {
+        let found = self.at(tree, path, OFlags::PATH)?;
+        Ok(self.is_it(&found, identity).then(|| self.open(&found, purpose)))
     }
-}
 
-fn reopen(found: &File, options: &mut OpenOptions) -> io::Result<File> {
-    options.custom_flags(libc::O_NONBLOCK).open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+    /// What is open, for its name only, on the file's file system is the file, or directory.
+    fn is_it(&self, found: &File, identity: &Identity) -> bool {
+        identity.kind != FileKind::Other
+            && self.home.look(found).is_ok_and(|look| look.kind == identity.kind)
+            && self.home.handle(found).is_ok_and(|handle| handle == identity.handle)
+    }
+
+    /// Opens a file or directory that is open for its name only.
+    fn open(&self, found: &File, purpose: For) -> io::Result<File> {
+        match purpose {
+            For::Name => found.try_clone(),
+            For::Sync => self.home.reopen(found, false),
+        }
+    }
 }
 
 /// Opens a file to be written to that is open for its name only. Who owns a file brings its bytes home also if its mode
 /// says that nobody writes to it any more.
-pub(super) fn to_write(found: &File) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    let refused = match reopen(found, &mut options) {
+pub(super) fn to_write(home: &dyn Home, found: &File) -> io::Result<File> {
+    let path = path_of(found);
+    let refused = match home.reopen(found, true) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => e,
         opened => return opened,
     };
@@ -252,7 +245,7 @@ pub(super) fn to_write(found: &File) -> io::Result<File> {
     if mode & 0o6000 != 0 || std::fs::set_permissions(&path, Permissions::from_mode(mode | 0o600)).is_err() {
         return Err(refused);
     }
-    let opened = reopen(found, &mut options);
+    let opened = home.reopen(found, true);
     std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
     opened
 }

@@ -12,26 +12,26 @@
 
 use crate::format::HORIZON_NS;
 use crate::handle::Handle;
-use crate::look::{FileKind, Identity, Subject};
+use crate::look::{FileKind, Identity};
 use crate::name_record::{Change, NameRecord};
 use crate::recover::bring::{beside, has, write};
 use crate::recover::elsewhere::Elsewhere;
+use crate::recover::home::Home;
 use crate::recover::kept::{Touched, touched};
 use crate::recover::names::Told;
 use crate::recover::place::{For, Place};
 use crate::recover::{FoundDir, FoundFile, Outcome};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::OFlags;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A directory that records are brought into.
 pub(super) struct Target<'d> {
+    pub(super) home: &'d dyn Home,
     pub(super) found: &'d FoundDir,
     pub(super) dir: File,
     pub(super) path: PathBuf,
@@ -42,11 +42,12 @@ pub(super) struct Target<'d> {
 }
 
 /// Directories whose records name the same files, on one file system.
-pub(super) struct Bringing<'r> {
+pub(super) struct Bringing<'r, 'h> {
+    pub(super) home: &'h dyn Home,
     /// What names of recovery's own begin with.
     pub(super) mark: String,
     pub(super) dirs: &'r [&'r FoundDir],
-    pub(super) elsewhere: &'r mut Elsewhere,
+    pub(super) elsewhere: &'r mut Elsewhere<'h>,
     pub(super) files: &'r mut Vec<FoundFile>,
     pub(super) taken: Vec<FoundFile>,
     pub(super) told: Told,
@@ -74,14 +75,10 @@ struct Work<'t> {
     taken: Vec<(&'t File, PathBuf, Handle)>,
 }
 
-fn c_name(name: &[u8]) -> io::Result<CString> {
-    Ok(CString::new(name)?)
-}
-
 impl Target<'_> {
     /// What a name stands for on the disk.
     fn at(&self, name: &[u8]) -> io::Result<Option<Handle>> {
-        match Handle::at(self.dir.as_fd(), &c_name(name)?) {
+        match self.home.handle_at(&self.dir, name) {
             Ok(handle) => Ok(Some(handle)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -91,23 +88,21 @@ impl Target<'_> {
     /// Opens what has a name, if that is the file still.
     fn open_only(&self, name: &[u8], handle: &Handle) -> io::Result<File> {
         let file = self.open(name, OFlags::PATH)?;
-        let is_it = Handle::of(file.as_fd())? == *handle;
+        let is_it = self.home.handle(&file)? == *handle;
         is_it.then_some(file).ok_or_else(|| io::Error::other("somebody changes it"))
     }
 
     fn open(&self, name: &[u8], flags: OFlags) -> io::Result<File> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        Ok(rustix::fs::openat(&self.dir, &*c_name(name)?, flags, Mode::empty())?.into())
+        self.home.open(&self.dir, name, flags)
     }
 
     /// Gives a file one more name.
     fn link(&self, file: &File, name: &str) -> io::Result<()> {
-        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
-        Ok(rustix::fs::linkat(rustix::fs::CWD, from, &self.dir, name, AtFlags::SYMLINK_FOLLOW)?)
+        self.home.link(file, &self.dir, name.as_bytes())
     }
 
     fn unlink(&self, name: &[u8]) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.dir, &*c_name(name)?, AtFlags::empty())?)
+        self.home.unlink(&self.dir, name)
     }
 }
 
@@ -147,7 +142,7 @@ impl Work<'_> {
         if !self.placed(old)? {
             return Ok(false);
         }
-        let now = Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?)?;
+        let now = name.target.home.subject(&name.target.dir, &name.name)?;
         let newest = name.target.found.records.last().map_or(0, |record| record.ctime);
         // Anybody may set an mtime, to the future, too, and recovery's own removal of another name sets the ctime: a write sets both.
         let since = now.look.mtime.min(now.look.ctime) > newest.saturating_add(HORIZON_NS);
@@ -161,8 +156,7 @@ impl Work<'_> {
         let mut kept = Vec::new();
         for name in ready {
             if name.now()?.map_or(Ok(true), |old| self.may_lose(name, &old))? {
-                let dir = &name.target.dir;
-                rustix::fs::renameat(dir, &name.by, dir, &*c_name(&name.name)?)?;
+                name.target.home.rename(&name.target.dir, name.by.as_bytes(), &name.name)?;
                 count(name);
             } else {
                 kept.push((name.path(), Outcome::Beside(name.target.path.join(&name.by))));
@@ -184,7 +178,7 @@ impl Work<'_> {
     }
 }
 
-impl Bringing<'_> {
+impl Bringing<'_, '_> {
     fn fsid(&self) -> u64 {
         self.dirs.first().map_or(0, |dir| dir.identity.fsid)
     }
@@ -258,14 +252,14 @@ impl Bringing<'_> {
             }
         }
         // A cut finds each of them complete.
-        targets.iter().try_for_each(|target| target.dir.sync_all())?;
+        targets.iter().try_for_each(|target| self.home.sync(&target.dir))?;
         if self.told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
             // Names that are taken away might be the last ones of what could not be given its own.
             return Ok(());
         }
         let (mut changed, kept) = work.place(&ready)?;
         self.told.extend(kept);
-        targets.iter().try_for_each(|target| target.dir.sync_all())?;
+        targets.iter().try_for_each(|target| self.home.sync(&target.dir))?;
         for path in targets.iter().map(|target| &target.path) {
             self.told.push((path.clone(), Outcome::Named(changed.remove(path).unwrap_or(0))));
         }
@@ -375,7 +369,7 @@ impl Bringing<'_> {
         let Some((made, there, at)) = work.made.get(&handle.bytes) else {
             let (file, outcome) = self.make(&target.dir, handle, record)?;
             target.link(&file, &name.by)?;
-            work.made.insert(handle.bytes.clone(), (Handle::of(file.as_fd())?, target, by.into()));
+            work.made.insert(handle.bytes.clone(), (self.home.handle(&file)?, target, by.into()));
             self.told.push((name.path(), outcome));
             return Ok(true);
         };
@@ -413,7 +407,7 @@ impl Bringing<'_> {
 
     /// The file at a name is what a recovery that was cut has made for a handle.
     fn is_made(&self, target: &Target<'_>, name: &[u8], handle: &Handle) -> io::Result<bool> {
-        let look = Subject::at(target.dir.as_fd(), &c_name(name)?)?.look;
+        let look = self.home.subject(&target.dir, name)?.look;
         // Without records it was brought in, and they were retired.
         let Some(logged) = self.position(handle).and_then(|at| self.files.get(at)) else {
             return Ok(look.kind == FileKind::File);
@@ -434,26 +428,19 @@ impl Bringing<'_> {
 
     /// Makes a file again that the kernel has not kept; it has no name yet.
     fn make(&mut self, dir: &File, handle: &Handle, record: &NameRecord) -> io::Result<(File, Outcome)> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR)?);
-        let now = file.metadata()?;
-        if (now.uid(), now.gid()) != (record.uid, record.gid) {
-            rustix::fs::fchown(&file, Some(Uid::from_raw(record.uid)), Some(Gid::from_raw(record.gid)))?;
-        }
-        // No file with setuid or setgid bits is ever logged.
-        file.set_permissions(std::fs::Permissions::from_mode(record.mode & 0o1777))?;
+        let (home, file) = (self.home, self.home.unnamed(dir, record)?);
         let bytes = match self.take(handle) {
-            Some(logged) => write(&file, logged, &logged.pieces())?,
-            None => file.sync_all().map(|()| 0)?,
+            Some(logged) => write(home, &file, logged)?,
+            None => home.sync(&file).map(|()| 0)?,
         };
         Ok((file, Outcome::Made(bytes)))
     }
 
     /// A name is somebody else's by now: what was logged of the file goes beside it.
     fn aside(&mut self, dir: &File, path: &Path, handle: &Handle) -> io::Result<()> {
-        let mark = self.mark.clone();
+        let (home, mark) = (self.home, self.mark.clone());
         let Some(logged) = self.take(handle) else { return Ok(()) };
-        let done = beside(dir, path, logged, &logged.pieces(), &mark)?;
+        let done = beside(home, dir, path, logged, &mark)?;
         self.told.push((path.into(), done));
         Ok(())
     }

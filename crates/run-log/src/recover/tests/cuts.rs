@@ -4,7 +4,7 @@ use super::rig::Lost;
 use crate::client::wall_ns;
 use crate::look::Times;
 use crate::recover::elsewhere::Elsewhere;
-use crate::recover::{FoundFile, Outcome, bring};
+use crate::recover::{FoundFile, Mounted, Outcome, bring};
 use rustix::fs::Timespec;
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ impl<'d> Cut<'d> {
     /// A recovery that ends before the records are retired.
     fn recover(&self, clock: &dyn Fn() -> u64) -> Outcome {
         let (log, known) = (&self.lost.client.log, self.found.identity.as_ref().unwrap());
-        let mut elsewhere = Elsewhere::new([(known.fsid, known.ino)].into_iter());
+        let mut elsewhere = Elsewhere::new(&Mounted, [(known.fsid, known.ino)].into_iter());
         bring::bring(log, &mut elsewhere, known, &self.found, false, clock).unwrap()
     }
 

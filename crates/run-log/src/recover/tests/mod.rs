@@ -7,7 +7,7 @@ mod rig;
 use crate::name_record::Change;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::names::{self, Plan};
-use crate::recover::{Found, Outcome};
+use crate::recover::{Found, Mounted, Outcome};
 use crate::slot::Begun;
 use crate::{FileKind, Handle, Look, Subject, Written};
 use rig::{DEV, HOUR, Lost};
@@ -255,7 +255,7 @@ fn directories_that_share_files_wait_for_each_other() {
     files.extend(before);
     let before = lost.contents();
     let known = || dirs.iter().map(|dir| (dir.identity.fsid, dir.identity.ino));
-    let mut elsewhere = Elsewhere::new(known());
+    let mut elsewhere = Elsewhere::new(&Mounted, known());
     let plans = dirs.iter().map(|dir| {
         let plan = if dir.slot == lost.slot(0).0 {
             names::plan(log, &mut elsewhere, dir, false).unwrap()
@@ -267,7 +267,7 @@ fn directories_that_share_files_wait_for_each_other() {
     });
     let mut groups = names::groups(plans);
     assert_eq!(groups.len(), 1);
-    let mut elsewhere = Elsewhere::new(known());
+    let mut elsewhere = Elsewhere::new(&Mounted, known());
     let (told, done) = names::bring(log, &mut elsewhere, groups.remove(0), &mut files).unwrap();
     let begun = |which: usize| {
         let (index, incarnation) = lost.slot(which);

@@ -1,10 +1,14 @@
-//! A kernel that commits changes of names in their order, all at once, and keeps a file's bytes when it is synced; and what a program asks of it.
+//! A kernel that commits changes of names and times in their order, all at once, and keeps a file's bytes when it is synced;
+//! and what a program asks of it.
 
+use super::disk::FSID;
 use ondol_env::sync::Arc;
+use ondol_env::{Env, System};
 use ondol_power::PowerDomain;
 use ondol_run_log::{Call, Change, FileKind, Handle, Identity, Look, NameCall, Names, Place, Side, Subject};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Directories, before all files.
 pub(crate) const DIRS: usize = 2;
@@ -22,6 +26,8 @@ pub(crate) struct Moment {
     pub(crate) names: usize,
     /// What the disk has of each file.
     pub(crate) home: Vec<usize>,
+    /// ctime and mtime of each file and directory on the disk.
+    pub(crate) times: Vec<(u64, u64)>,
     /// Changes of each directory's names, and bytes of each file, that recovery may not fall behind.
     pub(crate) acked: [usize; DIRS],
     pub(crate) acked_bytes: Vec<usize>,
@@ -63,7 +69,8 @@ impl Kernel {
     }
 
     pub(crate) fn tick(&mut self) -> u64 {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let now = System.now();
+        let now = now.sec as u64 * 1_000_000_000 + u64::from(now.nsec);
         self.clock = now.max(self.clock + 1);
         self.clock
     }
@@ -92,6 +99,7 @@ impl Kernel {
     /// A commit of the kernel's journal.
     pub(crate) fn commit(&mut self) {
         self.now.names = self.states.len() - 1;
+        self.now.times = self.files.iter().map(|file| (file.ctime, file.mtime)).collect();
         self.mark();
     }
 
@@ -127,11 +135,23 @@ pub(crate) fn handle(file: usize) -> Handle {
     Handle { kind: 1, bytes: (file as u64).to_le_bytes().to_vec() }
 }
 
+impl Kernel {
+    fn path(&self, file: usize) -> PathBuf {
+        let name = self.bound().iter().find(|(_, bound)| **bound == file).map(|(name, _)| *name);
+        match name {
+            Some((dir, name)) => format!("/d{dir}/{}", char::from(name)).into(),
+            None => format!("/d{file}").into(),
+        }
+    }
+}
+
 /// A write to a file, or a sync of a file or a directory.
 pub(crate) struct OneCall<'k> {
     pub(crate) kernel: &'k RefCell<Kernel>,
     pub(crate) file: usize,
     pub(crate) bytes: &'k [u8],
+    /// They are to be durable when the write returns.
+    pub(crate) durable: bool,
 }
 
 impl Call for OneCall<'_> {
@@ -168,11 +188,27 @@ impl Call for OneCall<'_> {
 
     fn identity(&self) -> Option<Identity> {
         let kind = self.look().ok()?.kind;
-        let path = format!("/{}", self.file).into();
-        Some(Identity { fsid: 5, ino: self.file as u64 + 1, kind, handle: handle(self.file), path })
+        let path = self.kernel.borrow().path(self.file);
+        Some(Identity { fsid: FSID, ino: self.file as u64 + 1, kind, handle: handle(self.file), path })
     }
 
     fn write(&self) -> Result<usize, ()> {
+        let wrote = self.write_lazily(0)?;
+        if self.durable {
+            self.sync()?;
+        }
+        Ok(wrote)
+    }
+
+    fn durable(&self) -> bool {
+        self.durable
+    }
+
+    fn lazy(&self) -> bool {
+        true
+    }
+
+    fn write_lazily(&self, _start: u64) -> Result<usize, ()> {
         let mut k = self.kernel.borrow_mut();
         let now = k.tick();
         let file = &mut k.files[self.file];
@@ -215,7 +251,8 @@ impl OneChange<'_> {
     fn of(&self, file: usize) -> Subject {
         let k = self.kernel.borrow();
         let links = k.bound().values().filter(|bound| **bound == file).count() as u32;
-        Subject { look: k.look(file), handle: handle(file), links, mode: 0o100_644, uid: 0, gid: 0 }
+        // What recovery makes is told by its owner.
+        Subject { look: k.look(file), handle: handle(file), links, mode: 0o100_604, uid: file as u32, gid: 0 }
     }
 
     fn at(&self, name: Name) -> Option<Subject> {
