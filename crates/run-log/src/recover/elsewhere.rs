@@ -45,13 +45,14 @@ impl<'h> Elsewhere<'h> {
         let shut = self.is_shut(identity);
         let Some((trees, tree, walk)) = self.walk(identity.fsid) else { return Place::Unknown(why) };
         match walk.path(trees, tree, identity) {
-            Some(path) => match trees.file(tree, path, identity, purpose) {
+            Ok(Some(path)) => match trees.file(tree, path, identity, purpose) {
                 Ok(Some(Ok(file))) => Place::Here(file, Some(tree.point.join(path))),
                 Ok(None) => Place::Unknown(why),
                 Ok(Some(Err(e))) | Err(e) => Place::Unknown(format!("{}: {e}", tree.point.join(path).display())),
             },
-            None if walk.complete && !shut => Place::Gone,
-            None => Place::Unknown(why),
+            Ok(None) if walk.complete && !shut => Place::Gone,
+            Ok(None) => Place::Unknown(why),
+            Err(e) => Place::Unknown(format!("{why}; what may be it: {e}")),
         }
     }
 
@@ -63,7 +64,8 @@ impl<'h> Elsewhere<'h> {
             }
         }
         let walked = self.walk(identity.fsid);
-        let walked = walked.and_then(|(trees, tree, walk)| Some(tree.point.join(walk.path(trees, tree, identity)?)));
+        let walked =
+            walked.and_then(|(trees, tree, walk)| Some(tree.point.join(walk.path(trees, tree, identity).ok()??)));
         let found = walked.and_then(|path| Some((self.trees.directory(identity, &path)?, path)));
         found.ok_or_else(|| io::Error::other("nobody knows in which directory it lies"))
     }
@@ -105,9 +107,7 @@ impl Walk {
                     walk.complete &=
                         !dir.as_os_str().is_empty() && is_refused(&trees.at(tree, &dir.join("."), OFlags::PATH));
                 }
-                // Removed meanwhile, or another one mounted on it, or no directory.
-                Err(Some(Errno::NOENT | Errno::XDEV | Errno::NOTDIR | Errno::LOOP)) => {}
-                Err(_) => walk.complete = false,
+                Err(e) => walk.complete &= is_not_there(e),
             }
         }
         walk
@@ -128,14 +128,22 @@ impl Walk {
         Ok(below)
     }
 
-    /// A path at which the file is.
-    fn path(&self, trees: &Trees<'_>, tree: &Tree, identity: &Identity) -> Option<&Path> {
-        let is_it = |path: &&PathBuf| {
-            let found = trees.at(tree, path, OFlags::PATH);
-            found.and_then(|found| trees.home.handle(&found)).is_ok_and(|handle| handle == identity.handle)
-        };
-        self.paths.get(&identity.ino)?.iter().find(is_it).map(PathBuf::as_path)
+    /// A path at which the file is. What cannot be opened may be the file.
+    fn path(&self, trees: &Trees<'_>, tree: &Tree, identity: &Identity) -> io::Result<Option<&Path>> {
+        for path in self.paths.get(&identity.ino).into_iter().flatten() {
+            match trees.at(tree, path, OFlags::PATH).and_then(|found| trees.home.handle(&found)) {
+                Ok(handle) if handle == identity.handle => return Ok(Some(path)),
+                Err(e) if !is_not_there(Errno::from_io_error(&e)) => return Err(e),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(None)
     }
+}
+
+/// It was removed meanwhile, or another file system is mounted on it, or it is no directory.
+fn is_not_there(e: Option<Errno>) -> bool {
+    matches!(e, Some(Errno::NOENT | Errno::XDEV | Errno::NOTDIR | Errno::LOOP))
 }
 
 #[cfg(test)]

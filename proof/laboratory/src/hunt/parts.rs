@@ -8,7 +8,7 @@ use crate::subject::Description;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_testkit::run_log::threads::Interleaved;
-use ondol_testkit::run_log::{Shown, program};
+use ondol_testkit::run_log::{self, Shown, program};
 use ondol_testkit::{nvm_log, page_table, write_buffer};
 
 /// States of each interleaving, about.
@@ -84,9 +84,10 @@ impl Tried {
             Self::Run { programs, killed, dead } => match number % 16 {
                 15 => ("full lanes", program::full_lanes(number)),
                 7 => ("synced past the pool", program::synced_past_the_pool(number)),
+                n if n % 4 == 2 => ("names", run_log::names(number / 4, STATES)),
                 n if n % 4 == 1 => ("killed", killed.kill(*dead, number / 4).unwrap_or_default()),
                 n if n % 4 == 3 => ("small writes", program::small_writes(number)),
-                _ => ("threads", programs.explore(number / 2, STATES)),
+                _ => ("threads", programs.explore(number / 4, STATES)),
             },
             Self::Buffer if number % 2 == 1 => ("operations", write_buffer::cuts(number / 2)),
             Self::Log if number % 4 == 3 => ("operations", nvm_log::operations(number / 4, STATES)),

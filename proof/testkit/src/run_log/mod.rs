@@ -1,8 +1,11 @@
 //! Programs under `ondol run`, without a kernel: processes and threads that write and sync, power cut after each event, and
-//! recovery held against what was acknowledged. The kernel is a model ([`kernel`]); the log is the real one, on recorded NVM.
+//! recovery held against what was acknowledged. The kernel is a model ([`kernel`], and of names that of the log's own tests);
+//! the log is the real one, on recorded NVM.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "what a rig cannot have is a panic, as in a test")]
 
 pub mod kernel;
+#[path = "../../../../crates/run-log/tests/names/model/mod.rs"]
+mod names;
 pub mod program;
 pub mod threads;
 
@@ -17,11 +20,11 @@ pub struct Shown {
     pub wrong: Option<String>,
 }
 
-pub(super) struct Random(pub(super) u64);
+pub(crate) use names::Random;
 
-impl Random {
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
+/// Names in two directories, so many cuts of what is done to them, and of one in 20 of those recoveries that are cut or
+/// refused and done again.
+pub fn names(seed: u64, states: u64) -> Shown {
+    let names::Cuts { states, fast, wrong } = names::cuts(seed, states, 20);
+    Shown { states, fast, wrong }
 }

@@ -8,7 +8,7 @@ use ondol_power::PowerDomain;
 use ondol_run_log::{Call, Change, Client, Drain, Log, LogOptions, NameCall, Names, Written};
 use std::cell::{Cell, RefCell};
 
-const POOL: u64 = 2 << 20;
+const POOL: u64 = 1 << 20;
 
 /// What was done.
 pub(crate) struct Run {

@@ -81,7 +81,7 @@ impl Again<'_> {
         let rig = Rig::new(pool, self.domain, disk)?;
         if random.below(3) == 0 {
             rig.disk.fails_in.set(Some(random.below(60)));
-            drop(recover_to(&rig.log, &rig.disk).map_err(|e| e.to_string())?);
+            recover_to(&rig.log, &rig.disk).map_err(|e| e.to_string())?;
             rig.disk.fails_in.set(None);
             rig.disk.waits(600);
         }
@@ -99,7 +99,8 @@ impl Again<'_> {
                 done += self.recover(pool, left, depth - 1, random)?;
                 return Ok(());
             }
-            same(self.found, &Rig::new(pool, self.domain, left)?.recover()?)
+            let again = Rig::new(pool, self.domain, left)?.recover().and_then(|again| same(self.found, &again));
+            again.map_err(|wrong| format!("{wrong}; the recovery before was cut after step {steps}"))
         });
         wrong.map_or(Ok(done + states), Err)
     }
