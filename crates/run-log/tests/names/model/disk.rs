@@ -1,7 +1,7 @@
 //! The disk after a cut, as recovery finds it and changes it: directories and files behind a page cache, and what a cut of
 //! recovery leaves of them.
 //!
-//! What is open is a file in memory that has the bytes. Nobody may open handles.
+//! What is open is a file in memory that has the bytes.
 
 use super::Random;
 use super::kernel::{DIRS, Kernel, Moment, handle};
@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
     pub(crate) names: BTreeMap<Entry, usize>,
     root: usize,
+    /// Recovery is root's, who may open handles.
+    is_roots: bool,
     /// The clock.
     now: u64,
 }
@@ -96,7 +98,13 @@ impl State {
         nodes.push(Node { of: root, ..Node::default() });
         let names = kernel.states[moment.names].0.iter().map(|((dir, name), file)| ((*dir, vec![*name]), *file));
         let dirs = (0..DIRS).map(|dir| ((root, format!("d{dir}").into_bytes()), dir));
-        Self { nodes, names: names.chain(dirs).collect(), root, now: kernel.clock }
+        Self {
+            nodes,
+            names: names.chain(dirs).collect(),
+            root,
+            is_roots: kernel.states.len().is_multiple_of(2),
+            now: kernel.clock,
+        }
     }
 
     fn is_dir(&self, node: usize) -> bool {
@@ -273,8 +281,14 @@ impl Home for Disk {
         self.opened(node, flags)
     }
 
-    fn open_handle(&self, _mount: &File, _handle: &Handle) -> io::Result<File> {
-        Err(Errno::PERM.into())
+    fn open_handle(&self, _mount: &File, wanted: &Handle) -> io::Result<File> {
+        let live = self.live.borrow();
+        if !live.is_roots {
+            return Err(Errno::PERM.into());
+        }
+        let found = live.names.values().copied().find(|node| handle(*node) == *wanted);
+        drop(live);
+        self.opened(found.ok_or(Errno::STALE)?, OFlags::PATH)
     }
 
     fn reopen(&self, found: &File, _writable: bool) -> io::Result<File> {
