@@ -366,6 +366,10 @@ impl Bringing<'_, '_> {
             self.was_made(work, name, handle, by)?;
             return Ok(true);
         }
+        if ours.is_some() && target.begun {
+            // What a recovery has left that the disk refused something, or half of whose names were lost.
+            target.unlink(by)?;
+        }
         let Some((made, there, at)) = work.made.get(&handle.bytes) else {
             let (file, outcome) = self.make(&target.dir, handle, record)?;
             target.link(&file, &name.by)?;

@@ -12,8 +12,10 @@ use rustix::fs::{OFlags, Timespec};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -48,7 +50,7 @@ pub(crate) struct State {
     now: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Step {
     Make(usize),
     Link(usize, Entry),
@@ -67,6 +69,22 @@ impl Step {
             Self::Make(_) => None,
             Self::Link(_, (dir, _)) | Self::Unlink((dir, _)) | Self::Rename((dir, _), _) => Some(*dir),
             Self::Write(node, ..) | Self::Cut(node, _) | Self::Times(node, _) | Self::Sync(node) => Some(*node),
+        }
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |(dir, name): &Entry| format!("d{dir}/{}", String::from_utf8_lossy(name));
+        match self {
+            Self::Make(of) => write!(f, "make again {of}"),
+            Self::Link(node, to) => write!(f, "link {node} {}", path(to)),
+            Self::Unlink(from) => write!(f, "unlink {}", path(from)),
+            Self::Rename(from, to) => write!(f, "rename {} {}", path(from), path(to)),
+            Self::Write(node, at, bytes) => write!(f, "write {node} {at} {}", bytes.len()),
+            Self::Cut(node, len) => write!(f, "truncate {node} {len}"),
+            Self::Times(node, mtime) => write!(f, "mtime of {node} {mtime}"),
+            Self::Sync(node) => write!(f, "sync {node}"),
         }
     }
 }
@@ -175,8 +193,10 @@ pub(crate) struct Disk {
     open: RefCell<BTreeMap<usize, File>>,
     /// The nodes of what is open, by the inodes of this kernel's.
     inodes: RefCell<BTreeMap<u64, usize>>,
-    /// After so many calls the disk refuses one.
-    pub(crate) fails_in: Cell<Option<u64>>,
+    /// Calls that have needed the disk.
+    calls: Cell<u64>,
+    /// Those that it refuses.
+    refused: RefCell<Range<u64>>,
 }
 
 impl Disk {
@@ -185,7 +205,7 @@ impl Disk {
         before.now += 3_600 * SECOND;
         let live = RefCell::new(before.clone());
         let (steps, open, inodes) = Default::default();
-        Self { power, before, live, steps, open, inodes, fails_in: Cell::new(None) }
+        Self { power, before, live, steps, open, inodes, calls: Cell::new(0), refused: RefCell::default() }
     }
 
     /// What is to be read now.
@@ -199,9 +219,20 @@ impl Disk {
         self.before.cut(&self.steps.borrow()[..steps as usize], random, none)
     }
 
-    /// Time goes by.
-    pub(crate) fn waits(&self, seconds: u64) {
-        self.live.borrow_mut().now += seconds * SECOND;
+    /// What was done.
+    pub(crate) fn steps(&self) -> Vec<String> {
+        self.steps.borrow().iter().map(|done| format!("{:?}", done.step)).collect()
+    }
+
+    /// It will refuse calls by these numbers.
+    pub(crate) fn refuses(&self, calls: Range<u64>) {
+        *self.refused.borrow_mut() = calls;
+    }
+
+    /// Ten minutes later it refuses nothing more.
+    pub(crate) fn is_well(&self) {
+        self.refuses(0..0);
+        self.live.borrow_mut().now += 600 * SECOND;
     }
 
     fn step(&self, step: Step) -> io::Result<()> {
@@ -216,9 +247,8 @@ impl Disk {
 
     /// A call that needs the disk.
     fn asked(&self) -> io::Result<()> {
-        let left = self.fails_in.get();
-        self.fails_in.set(left.and_then(|left| left.checked_sub(1)));
-        if left == Some(0) { Err(Errno::IO.into()) } else { Ok(()) }
+        let call = self.calls.replace(self.calls.get() + 1);
+        if self.refused.borrow().contains(&call) { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
     fn node(&self, file: &File) -> io::Result<usize> {

@@ -80,10 +80,10 @@ impl Again<'_> {
     fn recover(&self, pool: &Layer, disk: State, depth: u32, random: &mut Random) -> Result<usize, String> {
         let rig = Rig::new(pool, self.domain, disk)?;
         if random.below(3) == 0 {
-            rig.disk.fails_in.set(Some(random.below(60)));
+            let from = random.below(40);
+            rig.disk.refuses(from..if random.below(2) == 0 { from + 1 } else { u64::MAX });
             recover_to(&rig.log, &rig.disk).map_err(|e| e.to_string())?;
-            rig.disk.fails_in.set(None);
-            rig.disk.waits(600);
+            rig.disk.is_well();
         }
         let mut done = 1;
         same(self.found, &rig.recover()?)?;
@@ -100,7 +100,7 @@ impl Again<'_> {
                 return Ok(());
             }
             let again = Rig::new(pool, self.domain, left)?.recover().and_then(|again| same(self.found, &again));
-            again.map_err(|wrong| format!("{wrong}; the recovery before was cut after step {steps}"))
+            again.map_err(|wrong| format!("{wrong}, after {:?} of a recovery", &rig.disk.steps()[..steps as usize]))
         });
         wrong.map_or(Ok(done + states), Err)
     }
