@@ -1,7 +1,8 @@
 //! What is to be there after recovery.
 
 use super::disk::State;
-use super::kernel::{Bound, DIRS, Inode, Kernel, Moment, Step};
+use super::kernel::{Bound, DIRS, Inode, Kernel, Moment, Step, handle};
+use ondol_run_log::{Change, Found, Handle};
 use std::collections::BTreeMap;
 
 /// What each name stands for: a file of the kernel's, and its bytes.
@@ -43,6 +44,17 @@ pub(crate) fn contents(state: &State) -> Result<Contents, String> {
         contents.insert((*dir, name), (file.of, file.bytes.clone()));
     }
     Ok(contents)
+}
+
+/// What is live of a file lies behind the record of its birth, or the disk has the file.
+pub(crate) fn births(k: &Kernel, moment: &Moment, live: &Found) -> Result<(), String> {
+    let records = live.dirs.iter().flat_map(|dir| &dir.records);
+    let born: Vec<&Handle> = records.filter(|r| r.names.change == Change::Create).map(|r| &r.handle).collect();
+    let is_known = |(n, file): &(usize, &Inode)| file.born.0 <= moment.names || born.contains(&&handle(*n));
+    let live: Vec<_> = live.files.iter().filter_map(|file| Some(file.identity.as_ref()?.handle.clone())).collect();
+    let mut files = k.files.iter().enumerate().filter(|(n, _)| live.contains(&handle(*n)));
+    let unborn = files.find(|file| !is_known(file));
+    unborn.map_or(Ok(()), |(n, _)| Err(format!("bytes of file {n} are durable, and its birth is not")))
 }
 
 /// Everything that was acknowledged by a moment is there.

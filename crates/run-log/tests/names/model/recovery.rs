@@ -1,7 +1,7 @@
 //! Recovery of what a cut has left; cut, or refused by the disk, and done again.
 
 use super::disk::{Disk, State};
-use super::judge::{Contents, contents, judge};
+use super::judge::{Contents, births, contents, judge};
 use super::kernel::{Kernel, Moment};
 use super::{Random, Recorded, medium};
 use ondol_env::sync::Arc;
@@ -55,6 +55,7 @@ impl Cut<'_> {
     /// What recovery makes of it.
     pub(crate) fn recover(&self, pool: &Layer) -> Result<Contents, String> {
         let rig = Rig::new(pool, self.domain, State::of(self.kernel, self.moment))?;
+        births(self.kernel, self.moment, &found(&rig.log).map_err(|e| e.to_string())?)?;
         let found = rig.recover()?;
         judge(self.kernel, self.moment, &found)?;
         Ok(found)
@@ -80,8 +81,10 @@ impl Again<'_> {
     fn recover(&self, pool: &Layer, disk: State, depth: u32, random: &mut Random) -> Result<usize, String> {
         let rig = Rig::new(pool, self.domain, disk)?;
         if random.below(3) == 0 {
-            let from = random.below(40);
-            rig.disk.refuses(from..if random.below(2) == 0 { from + 1 } else { u64::MAX });
+            // The first of all look for the directories.
+            let (most, len) = ([6, 40][random.below(2) as usize], [1, 2, 3, u64::MAX][random.below(4) as usize]);
+            let from = random.below(most);
+            rig.disk.refuses(from..from.saturating_add(len));
             recover_to(&rig.log, &rig.disk).map_err(|e| e.to_string())?;
             rig.disk.is_well();
         }
