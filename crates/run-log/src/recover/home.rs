@@ -1,5 +1,5 @@
-//! The file systems that recovery brings a log home to, as it calls them: those that are mounted here, or what stands for
-//! them in a simulator. What is open is a file of this kernel in both, whose bytes are read without asking.
+//! The file systems that recovery brings a log home to, as it calls them: those that are mounted here, or a model of
+//! one. What is open is a file of this kernel in both, whose bytes are read without asking.
 
 use crate::client::wall_ns;
 use crate::handle::Handle;

@@ -1,6 +1,6 @@
-//! Programs under `ondol run`, without a kernel: processes and threads that write and sync, power cut after each event, and
-//! recovery held against what was acknowledged. The kernel is a model ([`kernel`], and of names that of the log's own tests);
-//! the log is the real one, on recorded NVM.
+//! Programs under `ondol run`, without a kernel: processes and threads that write and sync, power cut after each
+//! event, and recovery held against what was acknowledged. The kernel is a model ([`kernel`], and of names that of
+//! the log's own tests); the log is the real one, on recorded NVM.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "what a rig cannot have is a panic, as in a test")]
 
 pub mod kernel;

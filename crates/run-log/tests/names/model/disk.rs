@@ -1,5 +1,5 @@
-//! The disk after a cut, as recovery finds it and changes it: directories and files behind a page cache, and what a cut of
-//! recovery leaves of them.
+//! The disk after a cut, as recovery finds and changes it: directories and files behind a page cache, and what a cut
+//! of recovery leaves of them.
 //!
 //! What is open is a file in memory that has the bytes.
 
@@ -151,9 +151,9 @@ impl State {
         (self.nodes[node].ctime, self.nodes[node].mtime) = (self.now, mtime);
     }
 
-    /// What a cut leaves after these steps. A journal commits names and times in their order, and everything up to a
-    /// sync; where there is `none`, each directory and each file is only made durable by its own sync. Bytes are by their
-    /// file's sync in both.
+    /// What a cut leaves after these steps. A journal commits names and times in their order, and all of them up to
+    /// any sync; where there is `none`, each directory and each file is made durable by its own sync alone. Bytes are
+    /// by that of their file in both.
     fn cut(&self, done: &[Done], random: &mut Random, none: bool) -> Self {
         let (all, steps) = (done.len(), done.iter().map(|done| &done.step));
         let mut upto = |least: usize| match random.below(3) {

@@ -1,5 +1,5 @@
-//! A kernel that commits changes of names and times in their order, all at once, and keeps a file's bytes when it is synced;
-//! and what a program asks of it.
+//! A kernel that commits changes of names and times in their order, all at once, and keeps a file's bytes when it is
+//! synced; and what a program asks of it.
 
 use super::disk::FSID;
 use ondol_env::sync::Arc;

@@ -1,7 +1,7 @@
-//! Programs that make, write, sync, rename, link and remove files of two directories, with power cut after every event, and
-//! recoveries that are cut, or fail, and are done again. Recovery finds all that was acknowledged, of each directory's
-//! names a beginning of what was done, moves done in both or in none, no file twice and none without a name that was not
-//! removed; and however often it was cut it comes to the same.
+//! Programs that make, write, sync, rename, link and remove files of two directories, with power cut after every
+//! event, and recoveries that are cut, or refused something by the disk, and done again. Recovery finds all that was
+//! acknowledged, of each directory's names a beginning of what was done, moves done in both or in none, no file twice
+//! and none without a name that was not removed; and however often it was cut it comes to the same.
 //!
 //! Kernel ([`kernel`]) and disk ([`disk`]) are models. The log is the real one, on recorded NVM, and so is recovery.
 

@@ -76,8 +76,8 @@ struct Again<'f> {
 }
 
 impl Again<'_> {
-    /// Cuts of a recovery come to the same by another one, which is seldom cut itself, to this depth. The disk may refuse
-    /// the first something. Answers how many recoveries there were.
+    /// Cuts of a recovery come to the same by another one, which is seldom cut itself, to this depth. Before the
+    /// first the disk may refuse one something. Answers how many recoveries there were.
     fn recover(&self, pool: &Layer, disk: State, depth: u32, random: &mut Random) -> Result<usize, String> {
         let rig = Rig::new(pool, self.domain, disk)?;
         if random.below(3) == 0 {
