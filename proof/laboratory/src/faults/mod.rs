@@ -123,11 +123,20 @@ impl Trial {
     /// What was done is seen, and nothing else, when all is read again, from home where the cache has lost it. Bytes
     /// that were to be written in place may be there or not.
     fn look_again(&self, library: &mut Library) -> Result<(), String> {
-        let Ok(found) = library.snapshot() else { return Ok(()) };
+        let Some(found) = self.look(library)? else { return Ok(()) };
         let last = self.run.states.last().ok_or("no state")?.snapshot();
         match last.differences(&found, self.strictness()) {
             differences if differences.is_empty() => Ok(()),
             differences => Err(format!("read after all calls, the volume differs:\n  {}", differences.join("\n  "))),
+        }
+    }
+
+    /// What is there; nothing where the medium fails to read, and of a volume that could not be mounted again.
+    fn look(&self, library: &mut Library) -> Result<Option<Snapshot>, String> {
+        let fails_reads = self.all.fault.is_some_and(|fault| fault.kind == Kind::Read);
+        match library.snapshot() {
+            Err(_) if fails_reads || library.volume().is_err() => Ok(None),
+            found => found.map(Some).map_err(|e| format!("cannot be read any more: {e}")),
         }
     }
 
@@ -210,7 +219,7 @@ impl Trial {
         if *op == Op::Remount {
             before.drop_handles();
         }
-        let Ok(found) = library.snapshot() else {
+        let Some(found) = self.look(library)? else {
             self.note(op, Vec::new(), after, false);
             return Ok(false);
         };

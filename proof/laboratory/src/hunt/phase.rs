@@ -167,12 +167,19 @@ impl<'a> Phase<'a> {
             })
             .at_a_glance(5),
             Phase::endless("places", 4, move |round| {
-                elsewhere(workload::scattered(workload::scenes_of(engine), other(round)), round)
+                let scattered = workload::scattered(workload::scenes_of(engine), other(round));
+                // Further schedules of the same scene come when all scenes have had their turn.
+                let (first, more): (Vec<_>, Vec<_>) = scattered.partition(|scene| scene.is_early(SCHEDULES));
+                elsewhere(first.into_iter().chain(more), round)
             })
             .closer(5)
             .wide(100),
             Phase::endless("single calls", 2, |_| Box::new(workload::single())).wide(40),
             Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))).wide(40),
+            Phase::endless("numbers", 2, move |round| {
+                elsewhere(workload::scattered(workload::around(), other(round)), round)
+            })
+            .wide(100),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
             Phase::endless("few blocks", 3, move |round| Box::new(workload::few_blocks(other(round)))).wide(40),
             Phase::endless("little space", 2, move |round| Box::new(workload::scarce(other(round)))),
@@ -214,6 +221,8 @@ impl<'a> Phase<'a> {
     }
 }
 
+/// The first schedules of a scene.
+const SCHEDULES: u64 = 4;
 /// Faults of one workload.
 const FAULTS: u64 = 5;
 /// The parts that one workload has one of, usually.

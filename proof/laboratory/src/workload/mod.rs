@@ -1,5 +1,6 @@
 //! What is done before the power goes.
 
+mod around;
 mod calls;
 mod collisions;
 mod mount;
@@ -10,6 +11,7 @@ mod scenes;
 mod short;
 mod vary;
 
+pub use around::around;
 pub use mount::Mount;
 pub use random::{apart, evicted, few_blocks, handed_on, in_place, random, scarce, threads};
 pub use scenes::{scenes, scenes_of};
@@ -71,6 +73,14 @@ pub enum Schedules {
 }
 
 impl Workload {
+    /// Whether it has one thread, or a schedule with a number below this.
+    pub(crate) fn is_early(&self, schedules: u64) -> bool {
+        self.others.as_ref().is_none_or(|others| match others.schedules {
+            Schedules::One(schedule) => schedule.seed < schedules,
+            Schedules::Search { .. } => true,
+        })
+    }
+
     /// The same workload in one interleaving.
     #[must_use]
     pub fn under(&self, schedule: Option<Schedule>) -> Self {

@@ -96,12 +96,12 @@ fn unsynced() -> [Scene; 2] {
     let commits = lines(0..16, |n| format!("chmod /a 06{n:02o}\nidle 12"));
     let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4\nidle 6";
     let calls = format!("{commits}{much}\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync");
-    let over = "create /b 0644\nwrite /b 0 60K #2\nwrite /a 0 20K #3\nwrite /a 5K 40K #4\nidle 6\n\
+    let over = "create /b 0644\nchattr /b j\nwrite /b 0 60K #2\nwrite /a 0 20K #3\nwrite /a 5K 40K #4\nidle 6\n\
                 write /a 30K 30K #5\nfsync /a";
     let dirty = |name, before, calls| scene(name, before, calls).mount(Mount::Dirty);
     [
         dirty("unsynced-for-long", "create /a 0644", calls),
-        dirty("unsynced-for-long-over-stored", "create /a 0644\nwrite /a 0 9K #1", commits + over),
+        dirty("unsynced-for-long-over-stored", "create /a 0644\nchattr /a j\nwrite /a 0 9K #1", commits + over),
     ]
 }
 

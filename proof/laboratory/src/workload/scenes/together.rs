@@ -145,11 +145,12 @@ fn commits() -> Vec<Scene> {
         // What both of them have to log does not fit into what is left.
         scene(
             "no-room-for-both",
-            log(14) + "create /a 0644",
+            log(13) + "create /a 0644\nchattr /a j\ncreate /b 0644\nchattr /b j",
             "write /log 0 60K #91\nfsync /log\nchmod /log 0640\nsync",
         )
         .mount(Mount::Roomy)
-        .beside("write /a 0 40K #92\nfsync /a\nwrite /a 40K 50K #93\nfsync /a"),
+        .beside("transaction { write /a 0 50K #92 ; write /b 0 40K #93 }\nfsync /a")
+        .alone(),
         scene("no-room-together", log(14) + "create /a 0644\ncreate /b 0644", "write /log 0 60K #91\nfsync /log")
             .mount(Mount::Roomy)
             .beside("write /a 0 20000 #92\nfsync /a\nchmod /b 0600\nsync"),
