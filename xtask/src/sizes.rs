@@ -1,29 +1,114 @@
-//! Size ratchets: files of at most 500 lines, functions of at most 70.
+//! Limits that mean something: of lines, parameters, traits and types.
+//!
+//! A file is as long as its one subject. What was there before a limit is counted, and may only become less.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-const FILE_LINES: usize = 500;
-const FUNCTION_LINES: usize = 70;
+/// Characters of a line, comments too.
+const LINE: usize = 120;
+/// Parameters of a function beside `self`.
+const PARAMETERS: usize = 5;
+/// Methods of a trait.
+const TRAIT: usize = 15;
+/// Methods of a type, in all files of its crate.
+const TYPE: usize = 50;
 
-/// Fails when a Rust file of the workspace, or a function in it, is longer than it may be.
+/// So many break a limit still.
+const LEFT: [(&str, usize); 5] = [
+    ("lines that are too long", 0),
+    ("functions with too many parameters", 0),
+    ("parameters that are tuples", 0),
+    ("traits with too many methods", 0),
+    ("types with too many methods", 0),
+];
+
+/// Fails when more break a limit than did.
 pub(crate) fn check() -> Result<(), String> {
     let root = crate::metadata()?.workspace_root.into_std_path_buf();
-    let mut faults = Vec::new();
+    let mut found = Found::default();
     for file in files(&root, "rs")? {
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
-        let lines = text.lines().count();
-        if lines > FILE_LINES {
-            faults.push(format!("{name}: {lines} lines"));
+        found.file = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        for (n, line) in (1..).zip(text.lines()) {
+            if line.chars().count() > LINE {
+                found.broken[0].push(format!("{}:{n}", found.file));
+            }
         }
-        let syntax = syn::parse_file(&text).map_err(|e| format!("{name}: {e}"))?;
-        let mut functions = Functions { name, faults: Vec::new() };
-        functions.visit_file(&syntax);
-        faults.append(&mut functions.faults);
+        let syntax = syn::parse_file(&text).map_err(|e| format!("{}: {e}", found.file))?;
+        found.visit_file(&syntax);
+    }
+    let types = found.methods.iter().filter(|(_, methods)| **methods > TYPE);
+    found.broken[4] = types.map(|((of, name), methods)| format!("{of}: `{name}` has {methods}")).collect();
+    let mut faults = Vec::new();
+    for ((what, left), broken) in LEFT.iter().zip(&found.broken) {
+        match broken.len() {
+            now if now > *left => {
+                faults.push(format!("{now} {what}, and {left} before:\n    {}", broken.join("\n    ")))
+            }
+            now if now < *left => faults.push(format!("{now} {what}, which `LEFT` is to say: {left} before")),
+            _ => {}
+        }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n  ")) }
+}
+
+/// What breaks a limit.
+#[derive(Default)]
+struct Found {
+    file: String,
+    broken: [Vec<String>; LEFT.len()],
+    /// By folder of a crate and name of a type.
+    methods: BTreeMap<(String, String), usize>,
+}
+
+impl Found {
+    fn signature(&mut self, signature: &syn::Signature) {
+        let of = format!("{}: `{}`", self.file, signature.ident);
+        let types: Vec<&syn::Type> = signature.inputs.iter().filter_map(typed).collect();
+        if types.len() > PARAMETERS {
+            self.broken[1].push(of.clone());
+        }
+        let tuples = types.iter().filter(|of| matches!(of, syn::Type::Tuple(tuple) if !tuple.elems.is_empty()));
+        self.broken[2].extend(tuples.map(|_| of.clone()));
+    }
+
+    fn in_crate(&self) -> String {
+        self.file.split("/src/").next().unwrap_or_default().to_owned()
+    }
+}
+
+fn typed(input: &syn::FnArg) -> Option<&syn::Type> {
+    match input {
+        syn::FnArg::Typed(input) => Some(&input.ty),
+        syn::FnArg::Receiver(_) => None,
+    }
+}
+
+impl<'a> Visit<'a> for Found {
+    fn visit_signature(&mut self, signature: &'a syn::Signature) {
+        self.signature(signature);
+        visit::visit_signature(self, signature);
+    }
+
+    fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
+        let methods = item.items.iter().filter(|item| matches!(item, syn::TraitItem::Fn(_))).count();
+        if methods > TRAIT {
+            self.broken[3].push(format!("{}: `{}` has {methods}", self.file, item.ident));
+        }
+        visit::visit_item_trait(self, item);
+    }
+
+    fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
+        if let (None, syn::Type::Path(path)) = (&item.trait_, &*item.self_ty)
+            && let Some(last) = path.path.segments.last()
+        {
+            let methods = item.items.iter().filter(|item| matches!(item, syn::ImplItem::Fn(_))).count();
+            *self.methods.entry((self.in_crate(), last.ident.to_string())).or_default() += methods;
+        }
+        visit::visit_item_impl(self, item);
+    }
 }
 
 /// The project's own files with an extension.
@@ -49,30 +134,4 @@ fn collect(dir: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(), 
 /// Whether this is a folder for build results, and not a module of that name.
 pub(crate) fn is_built(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "target") && !path.parent().is_some_and(|dir| dir.ends_with("src"))
-}
-
-struct Functions {
-    name: String,
-    faults: Vec<String>,
-}
-
-impl Functions {
-    fn measure(&mut self, function: &syn::Ident, item: proc_macro2::Span, signature: proc_macro2::Span) {
-        let lines = item.end().line - signature.start().line + 1;
-        if lines > FUNCTION_LINES {
-            self.faults.push(format!("{}: `{function}` has {lines} lines", self.name));
-        }
-    }
-}
-
-impl<'a> Visit<'a> for Functions {
-    fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
-        self.measure(&item.sig.ident, item.span(), item.sig.span());
-        visit::visit_item_fn(self, item);
-    }
-
-    fn visit_impl_item_fn(&mut self, item: &'a syn::ImplItemFn) {
-        self.measure(&item.sig.ident, item.span(), item.sig.span());
-        visit::visit_impl_item_fn(self, item);
-    }
 }

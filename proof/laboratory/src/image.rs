@@ -246,6 +246,10 @@ fn with_garbage(image: &Layer) -> Layer {
     let superblock = |offset: usize| at(1024 + offset) as usize;
     let (block, cluster) = (1024 << superblock(0x18), 1024 << superblock(0x1C));
     let (first, per_group) = (superblock(0x14) * block, superblock(0x20) * block);
+    // Descriptors that lie together are simple to find.
+    if superblock(0x60) & INCOMPAT_META_BG > 0 {
+        return image.clone();
+    }
     let desc_size = if superblock(0x60) & INCOMPAT_64BIT > 0 { superblock(0xFE) & 0xFFFF } else { 32 };
     let groups = (bytes.len() - first).div_ceil(per_group);
     let mut free = Vec::new();
@@ -264,6 +268,9 @@ fn with_garbage(image: &Layer) -> Layer {
     }
     Layer::new(bytes)
 }
+
+/// Group descriptors lie in many places.
+const INCOMPAT_META_BG: usize = 0x10;
 
 /// Group descriptors are longer than 32 bytes.
 const INCOMPAT_64BIT: usize = 0x80;

@@ -127,7 +127,9 @@ impl Hunt<'_> {
         let time = seconds.to_string();
         match place {
             "pool" => command.args(["--workload", place, "--seconds", &time]),
-            "run" | "buffer" | "log" | "table" | "resize" | "tools" => command.args(["--workload", place, "--processor-seconds", &time]),
+            "run" | "buffer" | "log" | "table" | "resize" | "tools" => {
+                command.args(["--workload", place, "--processor-seconds", &time])
+            }
             engine => command.args(["--engine", engine, "--processor-seconds", &time]),
         };
         let ended = process::run(&mut command, Bound::Processor(2.0 * seconds as f64 + 60.0), &self.args.dir)?;

@@ -91,6 +91,7 @@ fn planted_defects_of_a_resize_are_found() {
         (Defect::ResizeReused, "shrunk-in-many-groups"),
         (Defect::ResizeForgotten, "shrunk-in-turn"),
         (Defect::ResizeOneLog, "shrunk-with-orphans"),
+        (Defect::SpaceBeforeHome, "grown-in-use"),
     ];
     assert_eq!(planted.len(), Defect::ALL.iter().filter(|d| d.subject() == ondol_faults::Subject::Resize).count());
     for (defect, name) in planted {

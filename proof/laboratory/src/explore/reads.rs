@@ -4,6 +4,7 @@
 //! back is recorded with its reads. What it reads and is not durable (a cross-failure race) is then varied alone: there
 //! or not, in parts, with all else there, or lost, or only what is older. What is covered, by a checksum or by being
 //! one word, has no half: recovery makes of a part what it makes of some whole. A third outcome is a finding by itself.
+//! Where there are two copies of something, both are torn, too.
 
 use super::{CasePath, Explorer, Place, Then};
 use crate::subject::Subject;
@@ -52,7 +53,21 @@ impl<S: Subject> Explorer<'_, S> {
         while read.len() > MOST {
             read.swap_remove(random.random_u32() as usize % read.len());
         }
-        read.into_iter().all(|at| self.report.states < most && self.vary_one(place, cut, at, random))
+        let goes_on = self.tear_all(place, cut, &read, random);
+        goes_on && read.into_iter().all(|at| self.report.states < most && self.vary_one(place, cut, at, random))
+    }
+
+    /// All that recovery reads is there in part, at once: two copies of the same are no more than one then.
+    fn tear_all(&mut self, place: &Place<'_>, cut: &Cut<'_>, read: &[usize], random: &mut Fixed) -> bool {
+        let (items, n) = (cut.items(), cut.items().len());
+        let mut states = (0..2 * TORN).map(|i| vec![if i % 2 == 0 { Keep::None } else { Keep::All }; n]);
+        read.is_empty()
+            || states.all(|mut keep| {
+                for &at in read {
+                    keep[at] = items[at].torn(|_| random.random_u32() as usize % items[at].choices());
+                }
+                self.state(place, cut, keep)
+            })
     }
 
     /// Which items recovery reads, where nothing or all of what may be there is.

@@ -163,7 +163,8 @@ impl<'a> Phase<'a> {
             .closer(4)
             .wide(40),
             Phase::endless("glances", 3, move |round| {
-                Box::new(workload::scattered(workload::scenes_of(engine), !other(round)))
+                let scenes = workload::scattered(workload::scenes_of(engine), !other(round));
+                Box::new(scenes.filter(|scene| scene.is_early(SCHEDULES)))
             })
             .at_a_glance(5),
             Phase::endless("places", 4, move |round| {

@@ -37,11 +37,21 @@ fn new_runs(count: u64) -> String {
 
 /// A block at home that begins like one of the log, and is of the size of those in it.
 pub(super) fn in_pages() -> Vec<Scene> {
-    vec![scene(
-        "lookalike-at-home",
-        "create /a 0644\nchattr /a j\nwrite /a 0 4096 jbd2#1\nsync\nremount",
-        "write /a 0 4096 #2\nsync\nbring-home\nwrite /a 0 4096 jbd2#3\nsync\nwrite /a 0 4096 #4\nsync\nbring-home",
-    )]
+    vec![
+        scene(
+            "lookalike-at-home",
+            "create /a 0644\nchattr /a j\nwrite /a 0 4096 jbd2#1\nsync\nremount",
+            "write /a 0 4096 #2\nsync\nbring-home\nwrite /a 0 4096 jbd2#3\nsync\nwrite /a 0 4096 #4\nsync\nbring-home",
+        ),
+        scene(
+            "revokes-in-two-blocks",
+            "create /x 0644\nchattr /x j\nwrite /x 0 1M #1\nwrite /x 1M 1M #2\nwrite /x 2M 900K #3\ncreate /b 0644\nchattr /b j\n\
+             write /b 0 40000 #4",
+            "unlink /x\nwrite /b 0 40000 #5\nsync\ncheckpoint\nremount\nread /b 0 4000",
+        )
+        .on(Kind::WideLog)
+        .mount(Mount::Roomy),
+    ]
 }
 
 fn others(much: &str) -> Vec<Scene> {

@@ -107,5 +107,15 @@ fn by_file(kind: Kind) -> Vec<Scene> {
         with("contents-by-file", of_file, &CONTENTS),
         with("attributes-by-file", of_file, &ATTRIBUTES),
         with("names-by-file", |_| "/d", &NAMES),
+        left_by_file(kind),
     ]
+}
+
+/// Inodes leave memory between a change and its fsync, while somebody has them open, and while nobody has.
+fn left_by_file(kind: Kind) -> Scene {
+    let others = lines(0..40, |n| format!("create /f{n} 0644\nwrite /f{n} 0 20 #4{n}"));
+    // What changed and leaves memory hides what is forgotten of others.
+    let read = lines(0..40, |n| format!("read /f{n} 0 20"));
+    let calls = ["remount\nopen @0 /a\nwrite @0 100 400 #31\n", "fsync @0\nclose @0\nchmod /a 0611\n", "fsync /a"];
+    scene("left-by-file", format!("{BEFORE}{others}"), calls.join(&read)).on(kind).mount(Mount::File)
 }

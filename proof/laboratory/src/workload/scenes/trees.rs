@@ -131,6 +131,10 @@ fn commits() -> Vec<Scene> {
     ]
 }
 
+/// Two files, one of which has its data in the log.
+const ONE_JOURNALED: &str = "create /a 0644\ncreate /b 0644\nchattr /a j\nwrite /a 0 4096 #1\nwrite /b 0 4096 #2\nsync\n\
+    write /a 0 4096 #3\nfsync /a";
+
 /// Extents of two files that change places.
 fn exchanges() -> Vec<Scene> {
     vec![
@@ -149,6 +153,8 @@ fn exchanges() -> Vec<Scene> {
             "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 7000 #2\nchattr /a j\nwrite /a 0 9000 #3\nsync",
             "exchange-ends /a 0 /b 0\nwrite /b 0 5000 #4\nwrite /a 0 5000 #5\nfsync /b\nchattr /a -\nwrite /a 100 3000 #6\nfsync /a",
         ),
+        scene("exchanged-once-journaled", ONE_JOURNALED, "exchange /a 0 /b 0 4K\nwrite /b 0 4096 #4\nfsync /b"),
+        scene("exchanged-once-journaled-back", ONE_JOURNALED, "exchange /b 0 /a 0 4K\nwrite /b 0 4096 #4\nfsync /b"),
         scene(
             "exchanged-unnamed",
             "create /a 0644\nwrite /a 0 9000 #1\ntmpfile @0 / 0600\nwrite @0 0 5000 #2",
