@@ -1,8 +1,9 @@
 //! Builds the library that `ondol run` preloads, which the program carries inside.
 //!
-//! A shared library cannot be an ordinary dependency: linked into the program, its `write` would be the program's own, and cargo's artifact dependencies are not stable. So this
-//! calls cargo once more for that one package, with a target directory of its own (the other one is locked). `cargo install` from a checkout or a git
-//! repository goes this way, too, and nothing has to be installed beside the program.
+//! A shared library cannot be an ordinary dependency: linked into the program, its `write` would be the program's own,
+//! and cargo's artifact dependencies are not stable. So this calls cargo once more for that one package, with a target
+//! directory of its own (the other one is locked). `cargo install` from a checkout or a git repository goes this way,
+//! too, and nothing has to be installed beside the program.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -1,8 +1,9 @@
-//! False recovery (papers/3, §3.3): a transaction of which a part was never written, and whose place still holds what an earlier lap of the
-//! journal left there, which fits by chance. Figure 3 has three cases: the first, the second, the third block of three is missing.
+//! False recovery (papers/3, §3.3): a transaction of which a part was never written, and whose place still holds what
+//! an earlier lap of the journal left there, which fits by chance. Figure 3 has three cases: the first, the second, the
+//! third block of three is missing.
 //!
-//! Each is refused by checksum and number, without the paper's zeroing. That it is these that refuse it is shown by leaving them out: then
-//! each is believed.
+//! Each is refused by checksum and number, without the paper's zeroing. That it is these that refuse it is shown by
+//! leaving them out: then each is believed.
 
 use ondol_block::{BlockStore, RamStore};
 use ondol_faults::Defect;
@@ -23,7 +24,8 @@ const HOME: u64 = 1500;
 const NOW: u64 = (3 << 32) + 500;
 const BEFORE: u64 = NOW - 400;
 
-/// A unit of three blocks: two images of `byte`, which are not compressed, so that they lie in the second and third block but for a few bytes.
+/// A unit of three blocks: two images of `byte`, which are not compressed, so that they lie in the second and third
+/// block but for a few bytes.
 fn unit_of(sequence: u64, byte: u8) -> Vec<u8> {
     let tables = unit::tables(&Tables {
         sequence,

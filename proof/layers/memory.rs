@@ -1,4 +1,5 @@
-//! How much memory recovery takes, whatever lies in the journal: full logs as engines write them, and lengths that somebody made up.
+//! How much memory recovery takes, whatever lies in the journal: full logs as engines write them, and lengths that
+//! somebody made up.
 //!
 //! The figures are the system's (`VmHWM`), of a process for each journal: this test binary, started again.
 
@@ -23,8 +24,8 @@ const RING: u32 = 32 << 10;
 const HOMES: u64 = 128 << 10;
 const FIRST: u32 = 100;
 
-/// What recovery may take beside the process itself: 8 MiB for what passes, and 64 bytes for each block of the ring or, where they are more, for
-/// each different block that the log has images of.
+/// What recovery may take beside the process itself: 8 MiB for what passes, and 64 bytes for each block of the ring or,
+/// where they are more, for each different block that the log has images of.
 fn bound_kib(blocks: u64) -> u64 {
     (8 << 10) + ((blocks.max(RING.into()) * 64) >> 10)
 }

@@ -1,5 +1,5 @@
-//! Images with a compressed journal, and everybody else: while one may hold what only Ondol can replay it is refused, not misread; afterwards
-//! it is an image as any other, and its choice of engine outlives what others do to it.
+//! Images with a compressed journal, and everybody else: while one may hold what only Ondol can replay it is refused,
+//! not misread; afterwards it is an image as any other, and its choice of engine outlives what others do to it.
 
 use ondol::{DataMode, FormatOptions, JournalEngine, OpenOptions, Options, Volume};
 use ondol_skips::skips;
@@ -99,7 +99,8 @@ fn strangers_refuse_a_dirty_image_and_take_a_clean_one() {
     }
 }
 
-/// Turn and turn about on one image: the kernel, `classic`, `compressed`; crashed each time, recovered by whoever comes next.
+/// Turn and turn about on one image: the kernel, `classic`, `compressed`; crashed each time, recovered by whoever comes
+/// next.
 #[test]
 fn engines_take_turns() {
     let dir = scratch_dir().expect("scratch");

@@ -1,5 +1,5 @@
-//! How often contents are copied between a request and the image: the store sees the very memory that the kernel has filled, or that is
-//! sent to it.
+//! How often contents are copied between a request and the image: the store sees the very memory that the kernel has
+//! filled, or that is sent to it.
 
 use ondol::{FormatOptions, Options, Volume};
 use ondol_block::{Access, BlockStats, BlockStore, Caps, FileStore, Result};
@@ -83,8 +83,8 @@ fn message(opcode: u32, node: u64, words: &[u32], rest: &[u8]) -> Vec<u8> {
     [head, numbers, body].concat()
 }
 
-/// Bytes that the store took from a write's message itself, that of new bytes and that over durable ones; and those that it put where a read's
-/// answer is sent from.
+/// Bytes that the store took from a write's message itself, that of new bytes and that over durable ones; and those
+/// that it put where a read's answer is sent from.
 fn counted(options: &str, over_rings: bool) -> [usize; 3] {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
@@ -128,7 +128,8 @@ fn counted(options: &str, over_rings: bool) -> [usize; 3] {
 #[test]
 fn contents_are_copied_once_from_a_write_and_not_at_all_into_an_answer() {
     for over_rings in [false, true] {
-        // New data is copied into blocks, which wait for their commit. What is written over stored data goes home at once.
+        // New data is copied into blocks, which wait for their commit. What is written over stored data goes home at
+        // once.
         assert_eq!(counted("data=ordered,journal=classic", over_rings), [0, SIZE, SIZE]);
         assert_eq!(counted("data=writeback,journal=classic", over_rings), [0, SIZE, SIZE]);
         // What is journaled is copied into blocks, which are written to the log and home.

@@ -69,7 +69,8 @@ fn single_calls(mode: Mode) {
     none_is_violated(mode, limits, workload::exhaustive_1(), least);
 }
 
-/// On images whose files are mapped in other ways, or whose log is on another disk: random sequences; in a hunt every call before them.
+/// On images whose files are mapped in other ways, or whose log is on another disk: random sequences; in a hunt every
+/// call before them.
 fn other_forms(mode: Mode) {
     let on = |kind: ondol_laboratory::Image| move |workload: Workload| Workload { image: kind, ..workload };
     for kind in ondol_laboratory::Image::FORMS {

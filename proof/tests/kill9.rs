@@ -1,4 +1,5 @@
-//! `kill -9` of the server under load: everything that was synced is there afterwards, and e2fsck finds nothing to mend.
+//! `kill -9` of the server under load: everything that was synced is there afterwards, and e2fsck finds nothing to
+//! mend.
 
 use ondol::{DataMode, FormatOptions, JournalEngine};
 use ondol_laboratory::kill::{Report, Setting, run};

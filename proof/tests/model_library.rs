@@ -1,4 +1,5 @@
-//! The library against the reference model, on images of many kinds, with all engines, with remounts; e2fsck has the last word.
+//! The library against the reference model, on images of many kinds, with all engines, with remounts; e2fsck has the
+//! last word.
 
 use ondol_block::RamStore;
 use ondol_env::sync::Arc;
@@ -94,8 +95,8 @@ fn a_tiny_volume_runs_full() {
     agree(&Spec::new(3 << 20, 1024).journal(1).with("-N 32"), 11);
 }
 
-/// A directory with an index, and a file with its contents: they have flags that no call can set, which ext4 holds against whoever sets
-/// what an immutable inode has already.
+/// A directory with an index, and a file with its contents: they have flags that no call can set, which ext4 holds
+/// against whoever sets what an immutable inode has already.
 #[test]
 fn what_is_immutable_is_made_so_again() {
     let names = (0..80).map(|n| format!("create /d/a_name_that_takes_some_room_{n} 0644\n"));

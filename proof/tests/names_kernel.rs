@@ -194,11 +194,12 @@ fn names_and_sizes_of_attributes_are_judged_alike() {
     }
 }
 
-/// Flags that the kernel is not asked to change: data journaling takes a capability that not every root has; between extents
-/// and block maps it converts small files.
+/// Flags that the kernel is not asked to change: data journaling takes a capability that not every root has; between
+/// extents and block maps it converts small files.
 const NOT_COMPARED: u32 = 0x4000 | 0x8_0000;
 
-/// A file that cannot be converted has all other flags set nevertheless: a program that takes all flags away takes away `chattr +i`.
+/// A file that cannot be converted has all other flags set nevertheless: a program that takes all flags away takes away
+/// `chattr +i`.
 #[test]
 fn what_cannot_be_converted_gets_its_other_flags() {
     let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), "") else { return };

@@ -59,8 +59,8 @@ fn none(run: &Run, limits: &Limits) -> Result<(), String> {
     report.violations.first().map_or(Ok(()), |violation| Err(violation.to_string()))
 }
 
-/// Changes a bit of each image that `run` has written to the log. Recovery may say so and give up, but not take it for what
-/// it was.
+/// Changes a bit of each image that `run` has written to the log. Recovery may say so and give up, but not take it for
+/// what it was.
 fn flip(run: &Run, limits: &Limits) -> Result<(), String> {
     let crashed = Cut::after(&run.media, &run.events).everything().remove(0);
     for at in images(run) {
@@ -104,8 +104,8 @@ fn images(run: &Run) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A truncate that meets the commit of what it cuts off: two calls, seen in few interleavings of a hundred. Those that are fitted to the program's
-/// length show it.
+/// A truncate that meets the commit of what it cuts off: two calls, seen in few interleavings of a hundred. Those that
+/// are fitted to the program's length show it.
 #[test]
 fn early_forget_is_found_in_some_interleaving() {
     let calls = |lines: &str| text::parse(lines).unwrap();

@@ -1,5 +1,5 @@
-//! Planted defects that only a second thread shows are found, and where none is planted nothing is: two threads in interleavings that
-//! seeds decide, and then a crash at every event of theirs.
+//! Planted defects that only a second thread shows are found, and where none is planted nothing is: two threads in
+//! interleavings that seeds decide, and then a crash at every event of theirs.
 //!
 //! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=20000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 

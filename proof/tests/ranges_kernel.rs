@@ -1,5 +1,5 @@
-//! Calls on ranges of files, side by side with the kernel's ext4: contents, sizes, what is allocated and written where, holes as
-//! lseek tells them, and error numbers.
+//! Calls on ranges of files, side by side with the kernel's ext4: contents, sizes, what is allocated and written where,
+//! holes as lseek tells them, and error numbers.
 
 use ondol::{Extent, Fallocate, File, OpenOptions, Options, Seek, Volume};
 use ondol_skips::skips;

@@ -1,4 +1,5 @@
-//! `cargo xtask azure`: the program's tests of object storage on Azurite, Microsoft's emulator of its Blob Storage, which runs on this machine.
+//! `cargo xtask azure`: the program's tests of object storage on Azurite, Microsoft's emulator of its Blob Storage,
+//! which runs on this machine.
 
 use crate::s3::{BUCKET, Server, free_address, program};
 use std::process::Command;

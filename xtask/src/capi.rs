@@ -1,4 +1,5 @@
-//! `libondol`, and the extension of SQLite, built for speed: their parts for the packages, and `cargo xtask capi DIR`, which installs the library below DIR.
+//! `libondol`, and the extension of SQLite, built for speed: their parts for the packages, and `cargo xtask capi DIR`,
+//! which installs the library below DIR.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +22,8 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     crate::run(&mut install)
 }
 
-/// Builds the libraries and puts them into a directory, without symbols that nobody can call, with the header and what pkg-config's file is made from.
+/// Builds the libraries and puts them into a directory, without symbols that nobody can call, with the header and what
+/// pkg-config's file is made from.
 pub(crate) fn parts(dir: &Path) -> Result<(), String> {
     crate::cargo(&["build", "--profile=fast", "--quiet", "-p", "ondol-capi"])?;
     let metadata = crate::metadata()?;
@@ -34,7 +36,8 @@ pub(crate) fn parts(dir: &Path) -> Result<(), String> {
     copy(&built.join("libondol_capi.so"), &dir.join(SONAME))?;
     copy(&built.join("libondol_capi.a"), &dir.join("libondol.a"))?;
     crate::run(Command::new("strip").arg("--strip-unneeded").arg(dir.join(SONAME)))?;
-    // The standard library comes with the compiler's intermediate form beside the machine's: three quarters of the file, of use to no linker of C.
+    // The standard library comes with the compiler's intermediate form beside the machine's: three quarters of the
+    // file, of use to no linker of C.
     let strip =
         ["--strip-debug", "--enable-deterministic-archives", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
     crate::run(Command::new("strip").args(strip).arg(dir.join("libondol.a")))?;

@@ -1,4 +1,5 @@
-//! The C header of `front/capi`, which cbindgen makes from the source: `cargo xtask header` compares, and `--write` makes it anew.
+//! The C header of `front/capi`, which cbindgen makes from the source: `cargo xtask header` compares, and `--write`
+//! makes it anew.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +7,8 @@ use std::process::Command;
 /// The package.
 const PACKAGE: &str = "front/capi";
 
-/// Fails when the header is not what the source says. Where there is no cbindgen, that is said, and a test of the package compares the names alone.
+/// Fails when the header is not what the source says. Where there is no cbindgen, that is said, and a test of the
+/// package compares the names alone.
 pub(crate) fn check() -> Result<(), String> {
     let Some((made, kept)) = both()? else { return Ok(()) };
     if words(&made) == words(&kept) {

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-/// Fails when a crate uses one of ours that its row does not name, or has no row, and when one of the product uses one of
-/// `proof/`, also for tests.
+/// Fails when a crate uses one of ours that its row does not name, or has no row, and when one of the product uses one
+/// of `proof/`, also for tests.
 pub(crate) fn check() -> Result<(), String> {
     let (product, proof) = (crate::metadata()?, crate::metadata_of_proof()?);
     let text = std::fs::read_to_string(product.workspace_root.join("ARCHITECTURE.md")).map_err(|e| e.to_string())?;

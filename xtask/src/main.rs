@@ -1,14 +1,14 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
-//! `cargo xtask proof`: the tests of `proof/`, a workspace of its own.
-//! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
-//! `cargo xtask lab`: `ondol-lab` with the faults of `proof/faults` in it. `cargo xtask plants`: each of these
-//! against the laboratory's default hunt. `cargo xtask mutants`: mistakes that a machine makes up, hunted likewise.
-//! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer. `cargo
-//! xtask count`: lines of code by package, without comments, blank lines and tests. `cargo xtask fsck-images DIR`:
-//! our check beside e2fsck, on the images of e2fsprogs' tests. `cargo xtask capi DIR`: `libondol`, as an
-//! installation. `cargo xtask header --write`: the C header, made anew from the source. `cargo xtask picture`: the
-//! picture in the README, from what the program prints. `cargo xtask site`: the documents as a book. `cargo xtask
-//! s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`:
+//! `cargo xtask proof`: the tests of `proof/`, a workspace of its own. `cargo xtask hunt`: the tests that take long, at
+//! full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen
+//! so many states of each engine. `cargo xtask lab`: `ondol-lab` with the faults of `proof/faults` in it. `cargo xtask
+//! plants`: each of these against the laboratory's default hunt. `cargo xtask mutants`: mistakes that a machine makes
+//! up, hunted likewise. `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the
+//! fuzzer. `cargo xtask count`: lines of code by package, without comments, blank lines and tests. `cargo xtask
+//! fsck-images DIR`: our check beside e2fsck, on the images of e2fsprogs' tests. `cargo xtask capi DIR`: `libondol`, as
+//! an installation. `cargo xtask header --write`: the C header, made anew from the source. `cargo xtask picture`: the
+//! picture in the README, from what the program prints. `cargo xtask site`: the documents as a book. `cargo xtask s3`,
+//! `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite; `s3 --bench`:
 //! figures beside that server; `s3 --peers`: beside other programs on it. `cargo xtask dist`: the tarball and the
 //! Debian packages; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
@@ -64,8 +64,8 @@ const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hun
 /// The README's command for the tests.
 const TEST: [&str; 1] = ["test"];
 
-/// Packages of the product whose tests need what only `cargo xtask proof` builds, and those whose features of others' crates
-/// make its build share these with [`TEST`].
+/// Packages of the product whose tests need what only `cargo xtask proof` builds, and those whose features of others'
+/// crates make its build share these with [`TEST`].
 const BESIDE: [&str; 6] = ["ondol-object-home", "ondol-schedule", "ondol-skips", "ondol", "ondol-cli", "ondol-fuse"];
 
 fn main() -> ExitCode {
@@ -164,7 +164,8 @@ fn lab(features: &[&str]) -> Result<PathBuf, String> {
     Ok(metadata()?.target_directory.into_std_path_buf().join("fast/ondol-lab"))
 }
 
-/// As [`lab`], from the copy that has the faults in it, with object storage. What the product asserts of itself is a judge, too.
+/// As [`lab`], from the copy that has the faults in it, with object storage. What the product asserts of itself is a
+/// judge, too.
 fn lab_with_faults() -> Result<PathBuf, String> {
     let packages = ["-p", "ondol-cli", "-p", "ondol-lab", "--features", "ondol-cli/object,ondol-lab/object"];
     let mut build = tree::Tree::new()?.cargo(&[&["build", "--profile=fast", "--quiet"], &packages[..]].concat())?;
@@ -219,7 +220,8 @@ fn tests_in_proof() -> Result<Vec<String>, String> {
     Ok(std::iter::once("--lib".to_owned()).chain(programs).chain(tests).collect())
 }
 
-/// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`. With `--short` only what no other test runs, with `--states` the laboratory instead.
+/// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`. With `--short` only
+/// what no other test runs, with `--states` the laboratory instead.
 fn hunt(words: Vec<String>) -> Result<(), String> {
     if words.first().is_some_and(|word| word == "--states") {
         let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
@@ -295,8 +297,8 @@ fn metadata_of_all(manifest: Option<PathBuf>) -> Result<cargo_metadata::Metadata
 
 #[cfg(test)]
 mod tests {
-    /// Cargo runs packages by name, and a package's integration tests by name after its unit tests. (That of `proof/` is
-    /// put last by what runs its tests.)
+    /// Cargo runs packages by name, and a package's integration tests by name after its unit tests. (That of `proof/`
+    /// is put last by what runs its tests.)
     #[test]
     fn the_list_of_skipped_tests_comes_last() {
         let metadata = super::metadata().expect("metadata");

@@ -1,6 +1,7 @@
 //! `cargo xtask plants`: every planted defect against the default hunt of its engine.
 //!
-//! A hunt ends with the first that is found. Its time is that of processors, so that it means the same on a busy machine: a minute of two of them.
+//! A hunt ends with the first that is found. Its time is that of processors, so that it means the same on a busy
+//! machine: a minute of two of them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,8 @@ const LIBRARY: &str = "ondol";
 /// What every published package has in its archive.
 const FILES: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "src/lib.rs"];
 
-/// Fails when a package is published that should not be, the other way round, or when one lacks what the registry and its readers need.
+/// Fails when a package is published that should not be, the other way round, or when one lacks what the registry and
+/// its readers need.
 pub(crate) fn check() -> Result<(), String> {
     let metadata = crate::metadata()?;
     let faults = faults(&metadata, &list)?;

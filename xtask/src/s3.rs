@@ -1,4 +1,6 @@
-//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory. With `--bench`, figures beside the server instead; with `--peers`, beside other programs that mount buckets.
+//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine
+//! over a directory. With `--bench`, figures beside the server instead; with `--peers`, beside other programs that
+//! mount buckets.
 
 mod bench;
 mod figures;
@@ -29,7 +31,8 @@ impl Server {
         command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1")
     }
 
-    /// Starts `command` over a fresh directory of this name, its last word, which has `dirs`, and waits until it answers.
+    /// Starts `command` over a fresh directory of this name, its last word, which has `dirs`, and waits until it
+    /// answers.
     pub(crate) fn start(mut command: Command, name: &str, dirs: &[&str], address: &str) -> Result<Self, String> {
         let dir = crate::metadata()?.target_directory.into_std_path_buf().join(name);
         let _ = fs::remove_dir_all(&dir);

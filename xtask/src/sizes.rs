@@ -17,11 +17,11 @@ const TYPE: usize = 50;
 
 /// So many break a limit still.
 const LEFT: [(&str, usize); 5] = [
-    ("lines that are too long", 0),
-    ("functions with too many parameters", 0),
-    ("parameters that are tuples", 0),
-    ("traits with too many methods", 0),
-    ("types with too many methods", 0),
+    ("lines that are too long", 411),
+    ("functions with too many parameters", 39),
+    ("parameters that are tuples", 134),
+    ("traits with too many methods", 6),
+    ("types with too many methods", 14),
 ];
 
 /// Fails when more break a limit than did.

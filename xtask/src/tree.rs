@@ -1,8 +1,8 @@
-//! A copy of the source as one workspace, with the faults of `proof/faults` in it and instrumented for coverage: what the
-//! tests of `proof/` are built from. The source itself has neither.
+//! A copy of the source as one workspace, with the faults of `proof/faults` in it and instrumented for coverage: what
+//! the tests of `proof/` are built from. The source itself has neither.
 //!
-//! Only what differs is written, so that cargo builds only what changed. Others' crates are compiled once for the source
-//! and its copy: both build into one folder, and only crates of the workspace go through the [wrapper](wrap).
+//! Only what differs is written, so that cargo builds only what changed. Others' crates are compiled once for the
+//! source and its copy: both build into one folder, and only crates of the workspace go through the [wrapper](wrap).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,8 +18,8 @@ const PLACE: &str = "proof/tree";
 /// Where the one is that has mutants in it, and no faults.
 const OF_MUTANTS: &str = "proof/tree-of-mutants";
 
-/// What the compiler is told for crates that are observed: they call `proof/coverage` at each edge of the control flow, and have
-/// a table of where these are.
+/// What the compiler is told for crates that are observed: they call `proof/coverage` at each edge of the control flow,
+/// and have a table of where these are.
 const INSTRUMENTED: [&str; 4] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=3",

@@ -1,4 +1,5 @@
-//! The class of device below a store, and what a flush and a byte cost there: everything that engines decide by cost follows from it.
+//! The class of device below a store, and what a flush and a byte cost there: everything that engines decide by cost
+//! follows from it.
 
 use std::fmt;
 use std::fs::File;

@@ -48,8 +48,8 @@ const SOMEBODY: &str = "another process";
 const IOV_MAX: usize = 1024;
 
 impl FileStore {
-    /// Opens and locks `path`. `/dev/fd/N` and `/proc/self/fd/N` mean this process's descriptor N itself, which needs no
-    /// access to any path; its lock is shared with whoever passed it, and lasts until all have closed it.
+    /// Opens and locks `path`. `/dev/fd/N` and `/proc/self/fd/N` mean this process's descriptor N itself, which needs
+    /// no access to any path; its lock is shared with whoever passed it, and lasts until all have closed it.
     ///
     /// # Errors
     /// `Locked` when another process holds it, `ReadOnly` when a descriptor cannot be written, `Open` otherwise.
@@ -106,7 +106,8 @@ impl FileStore {
         self.file.metadata().is_ok_and(|meta| meta.file_type().is_block_device())
     }
 
-    /// The same restricted to `len` bytes from `start` on, which are all there is of it then: what lies outside is neither read nor written.
+    /// The same restricted to `len` bytes from `start` on, which are all there is of it then: what lies outside is
+    /// neither read nor written.
     ///
     /// # Errors
     /// `OutOfRange` when that is not within it.
@@ -157,8 +158,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Sees to it that there is room for writes of `len` bytes from `offset` on, also behind the end. No byte changes. False where the file's
-    /// medium cannot promise that.
+    /// Sees to it that there is room for writes of `len` bytes from `offset` on, also behind the end. No byte changes.
+    /// False where the file's medium cannot promise that.
     ///
     /// # Errors
     /// No space; the system's refusal.
@@ -174,7 +175,8 @@ impl FileStore {
     /// Takes over an open file or block device and locks it.
     ///
     /// # Errors
-    /// `Locked` when another process holds it, `ReadOnly` for a device that is write-protected, `Open` when its size cannot be found.
+    /// `Locked` when another process holds it, `ReadOnly` for a device that is write-protected, `Open` when its size
+    /// cannot be found.
     pub fn from_file(file: File, name: String, access: Access) -> Result<Self> {
         match lock(&file, access) {
             Ok(()) => Self::from_claimed(file, name, access),
@@ -240,7 +242,8 @@ impl FileStore {
         if self.on_memory { f() } else { waits::long(f) }
     }
 
-    /// Reads what the kernel has in memory, on a thread whose waits somebody watches; false where that is not all, or not known.
+    /// Reads what the kernel has in memory, on a thread whose waits somebody watches; false where that is not all, or
+    /// not known.
     fn read_at_once(&self, offset: u64, buf: &mut [u8]) -> bool {
         if self.on_memory || !waits::is_watched() || self.refuses_at_once.load(Relaxed) {
             return false;
@@ -283,12 +286,13 @@ impl FileStore {
     }
 }
 
-/// Opens an image file or a block device, and nothing else: the path may be another user's choice, who put a pipe there, or a device
-/// that does something when it is opened. A device to be written is opened for this process alone: neither the kernel nor a program
-/// that asks for the same can have it mounted or in use meanwhile.
+/// Opens an image file or a block device, and nothing else: the path may be another user's choice, who put a pipe
+/// there, or a device that does something when it is opened. A device to be written is opened for this process alone:
+/// neither the kernel nor a program that asks for the same can have it mounted or in use meanwhile.
 ///
 /// # Errors
-/// Those of open(2), without waiting for anybody; `InvalidInput` for other kinds of files; `ResourceBusy` for a device that is in use.
+/// Those of open(2), without waiting for anybody; `InvalidInput` for other kinds of files; `ResourceBusy` for a device
+/// that is in use.
 pub fn open_file(path: &Path, access: Access) -> std::io::Result<File> {
     let found = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     if Path::new(DESCRIPTORS).exists() {
@@ -346,7 +350,8 @@ fn lock(file: &File, access: Access) -> rustix::io::Result<()> {
     rustix::fs::flock(file, operation)
 }
 
-/// Whether it is a device that is write-protected: the kernel opens one for writing all the same, and refuses the first write.
+/// Whether it is a device that is write-protected: the kernel opens one for writing all the same, and refuses the first
+/// write.
 fn is_protected(file: &File) -> bool {
     let Ok(meta) = file.metadata() else { return false };
     let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));

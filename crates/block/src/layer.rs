@@ -6,7 +6,8 @@ use ondol_env::sync::RwLock;
 use ondol_power::Layer;
 use std::io::IoSlice;
 
-/// A store that begins with the contents of a layer and leaves that as it is. It counts nothing: it is read millions of times.
+/// A store that begins with the contents of a layer and leaves that as it is. It counts nothing: it is read millions of
+/// times.
 #[derive(Debug)]
 pub struct LayerStore {
     layer: RwLock<Layer>,

@@ -1,11 +1,14 @@
-//! Stores that copy on write, and lend their free pages: what is written there becomes a block by a change of the store's map alone.
+//! Stores that copy on write, and lend their free pages: what is written there becomes a block by a change of the
+//! store's map alone.
 
 use crate::{MapPart, Mapped, Own, PageUse, Pinned, Result};
 use std::ops::Range;
 
-/// What a store has to lend. Pages are known by number; how their bytes are written and read is the business of whoever knows the memory that they lie in.
+/// What a store has to lend. Pages are known by number; how their bytes are written and read is the business of whoever
+/// knows the memory that they lie in.
 ///
-/// A lent page is the borrower's until it is given back, whatever entries name it meanwhile. After a crash nothing is lent.
+/// A lent page is the borrower's until it is given back, whatever entries name it meanwhile. After a crash nothing is
+/// lent.
 ///
 /// A store that wraps another passes this on only if its own guarantees still hold: [`crate::OverlayStore`] does not,
 /// so recovery into memory copies.
@@ -19,8 +22,8 @@ pub trait PageLender: Send + Sync {
     /// How many can be, so that whoever writes in other ways always finds pages.
     fn most_lent(&self) -> u64;
 
-    /// Lends the bytes of a page that is lent, or that an entry names, for as long as the caller wants: it is filled, and stays that until this returns. `None`, `bounded`: as
-    /// [`crate::BlockStore::pin`].
+    /// Lends the bytes of a page that is lent, or that an entry names, for as long as the caller wants: it is filled,
+    /// and stays that until this returns. `None`, `bounded`: as [`crate::BlockStore::pin`].
     ///
     /// # Errors
     /// The medium's failure.
@@ -28,7 +31,8 @@ pub trait PageLender: Send + Sync {
         Ok(None)
     }
 
-    /// Maps parts one behind the other, each whole pages but for the last one, so that they are one slice. It stays what it is, and its pages are given back when the store needs them. What it takes from places must be pinned
+    /// Maps parts one behind the other, each whole pages but for the last one, so that they are one slice. It stays
+    /// what it is, and its pages are given back when the store needs them. What it takes from places must be pinned
     /// until this returns. `None`: that cannot be, and they are to be copied.
     ///
     /// # Errors
@@ -37,8 +41,9 @@ pub trait PageLender: Send + Sync {
         Ok(None)
     }
 
-    /// Gives the pages of blocks that nobody reads or writes as memory: as many pages as there are blocks, in any order. They are blocks again, with any contents, when it is dropped, and that must be
-    /// before anybody writes to the blocks.
+    /// Gives the pages of blocks that nobody reads or writes as memory: as many pages as there are blocks, in any
+    /// order. They are blocks again, with any contents, when it is dropped, and that must be before anybody writes to
+    /// the blocks.
     ///
     /// # Errors
     /// The store is read-only, or its map has failed; a block out of range; the medium's failure.
@@ -57,12 +62,14 @@ pub trait PageLender: Send + Sync {
     /// The store is read-only, or its map has failed.
     fn lend(&self, count: u64) -> Result<Option<Vec<u32>>>;
 
-    /// These pages are lent from now on, free or not, each of them once: after a crash, before anybody writes. Those that do not exist are passed over.
+    /// These pages are lent from now on, free or not, each of them once: after a crash, before anybody writes. Those
+    /// that do not exist are passed over.
     fn claim(&self, pages: &[u32]);
 
-    /// Blocks have the contents of lent pages from now on, `(block, page)`. Readers of the store see it at once; the next [`crate::BlockStore::flush`] makes it durable, each
-    /// block for itself. The contents of the pages are durable, says the caller. What the blocks had is free after that flush. A block that has its page already keeps it; as long as it is
-    /// lent, a page is for one block.
+    /// Blocks have the contents of lent pages from now on, `(block, page)`. Readers of the store see it at once; the
+    /// next [`crate::BlockStore::flush`] makes it durable, each block for itself. The contents of the pages are
+    /// durable, says the caller. What the blocks had is free after that flush. A block that has its page already keeps
+    /// it; as long as it is lent, a page is for one block.
     ///
     /// # Errors
     /// The store is read-only, or its map has failed; a block out of range: nothing has changed.

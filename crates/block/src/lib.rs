@@ -8,7 +8,8 @@
 //!   FileStore   RamStore   LayerStore    OverlayStore / JoinedStore (wrap others)
 //! ```
 //!
-//! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
+//! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4
+//! or journals.
 #![forbid(unsafe_code)]
 
 mod batches;

@@ -1,7 +1,7 @@
 //! Descriptors that a process was started with, named `/dev/fd/N` or `/proc/self/fd/N`.
 //!
-//! Opening such a path opens the file anew on Linux: it needs `/proc`, access to the file, and gives another lock. What is
-//! meant is the open file itself, as it was passed.
+//! Opening such a path opens the file anew on Linux: it needs `/proc`, access to the file, and gives another lock. What
+//! is meant is the open file itself, as it was passed.
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 use std::io;

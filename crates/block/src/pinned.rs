@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// Bytes that do not change as long as this is held, whatever is written to the store meanwhile. They are what the store held when they were asked for.
+/// Bytes that do not change as long as this is held, whatever is written to the store meanwhile. They are what the
+/// store held when they were asked for.
 pub struct Pinned {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
     place: u64,
@@ -34,15 +35,17 @@ pub trait Mapped: Send + Sync {
     /// All of them.
     fn bytes(&self) -> &[u8];
 
-    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call to the kernel, so that reading them takes no page fault. False: the kernel does not.
+    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call to the kernel, so that
+    /// reading them takes no page fault. False: the kernel does not.
     fn enter(&self, at: usize, len: usize) -> bool;
 
-    /// So many bytes from byte `at` on, to be changed for whoever holds this, and nobody else: no store shows in what is mapped. `None`: there are not so many, or there is no
-    /// memory; nothing has changed then.
+    /// So many bytes from byte `at` on, to be changed for whoever holds this, and nobody else: no store shows in what
+    /// is mapped. `None`: there are not so many, or there is no memory; nothing has changed then.
     fn bytes_mut(&mut self, at: usize, len: usize) -> Option<&mut [u8]>;
 }
 
-/// Pages of a store that somebody has for himself, as memory: at addresses that lie in a row. They begin as zeros; after a crash they are free, or blocks that nobody owns.
+/// Pages of a store that somebody has for himself, as memory: at addresses that lie in a row. They begin as zeros;
+/// after a crash they are free, or blocks that nobody owns.
 pub trait Memory: Send + Sync {
     /// All of it.
     fn bytes(&self) -> &[u8];
@@ -55,7 +58,8 @@ pub trait Memory: Send + Sync {
 pub enum Own {
     /// There it is.
     Memory(Box<dyn Memory>),
-    /// The pages of these blocks are spoken of elsewhere: by a log, which is over when everything has been written home; or somebody reads them in place.
+    /// The pages of these blocks are spoken of elsewhere: by a log, which is over when everything has been written
+    /// home; or somebody reads them in place.
     Busy(Vec<u64>),
     /// The store has too few pages now: others have them in hands, or read what they held.
     Short,

@@ -64,8 +64,10 @@ pub trait BlockStore: Send + Sync {
         Ok(())
     }
 
-    /// Lends stored bytes from `offset` on, up to `len`, which is above 0, as they are now, for as long as the caller wants: at least one. `None`: the store has none to lend, or has lent as much
-    /// as it may, and they are to be read. `bounded`: they may be held for long, so they count among those that the store may lend; otherwise they are given back before anything waits for it.
+    /// Lends stored bytes from `offset` on, up to `len`, which is above 0, as they are now, for as long as the caller
+    /// wants: at least one. `None`: the store has none to lend, or has lent as much as it may, and they are to be read.
+    /// `bounded`: they may be held for long, so they count among those that the store may lend; otherwise they are
+    /// given back before anything waits for it.
     ///
     /// # Errors
     /// As [`BlockStore::read`].
@@ -88,9 +90,10 @@ pub trait BlockStore: Send + Sync {
         self.write_vectored(offset, &[IoSlice::new(buf)])
     }
 
-    /// Writes buffers at several places, `(offset, bytes)`, for a caller that can do all of it again after a crash: until a [`BlockStore::flush`] that begins later completes, each byte of
-    /// the medium is what it was or what it will be, and no [`Caps::atomic_unit`] holds for them. A store that otherwise copies on write can so store in place, and only what
-    /// differs. Readers may meet it at the boundaries of places.
+    /// Writes buffers at several places, `(offset, bytes)`, for a caller that can do all of it again after a crash:
+    /// until a [`BlockStore::flush`] that begins later completes, each byte of the medium is what it was or what it
+    /// will be, and no [`Caps::atomic_unit`] holds for them. A store that otherwise copies on write can so store in
+    /// place, and only what differs. Readers may meet it at the boundaries of places.
     ///
     /// # Errors
     /// As [`BlockStore::write_vectored`].
@@ -105,19 +108,21 @@ pub trait BlockStore: Send + Sync {
     /// succeeds.
     fn flush(&self) -> Result<()>;
 
-    /// Declares `len` bytes at `offset` unused: from now on they read as before or as zeros. False from a store that keeps them.
-    /// Like a write, it is not durable before a [`BlockStore::flush`].
+    /// Declares `len` bytes at `offset` unused: from now on they read as before or as zeros. False from a store that
+    /// keeps them. Like a write, it is not durable before a [`BlockStore::flush`].
     ///
     /// # Errors
     /// `ReadOnly`, `OutOfRange`, or the medium's failure.
     fn discard(&self, offset: u64, len: u64) -> Result<bool>;
 
-    /// Exchanges the contents of blocks, pair by pair, and stores `bytes` at `offset`, inside of one block that was written before: after a crash all of that has
-    /// happened or nothing. Durable when this returns, and with it every write that returned before. Blocks count in units of [`Swaps::block`]; none is in two
-    /// pairs. Readers see all of it at once.
+    /// Exchanges the contents of blocks, pair by pair, and stores `bytes` at `offset`, inside of one block that was
+    /// written before: after a crash all of that has happened or nothing. Durable when this returns, and with it every
+    /// write that returned before. Blocks count in units of [`Swaps::block`]; none is in two pairs. Readers see all of
+    /// it at once.
     ///
     /// # Errors
-    /// A store whose [`Caps::swap`] is `None`, or more than that says; `ReadOnly`, `OutOfRange`: nothing has happened. The medium's failure, as that of a flush.
+    /// A store whose [`Caps::swap`] is `None`, or more than that says; `ReadOnly`, `OutOfRange`: nothing has happened.
+    /// The medium's failure, as that of a flush.
     fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
         let _nothing_happens = pairs;
         let (name, len) = (self.name().to_owned(), bytes.len() as u64);
@@ -125,14 +130,17 @@ pub trait BlockStore: Send + Sync {
         Err(BlockError::Io { op: "exchange", name, offset, len, source })
     }
 
-    /// A batch: writes `(offset, bytes)`, and declares `(offset, len)` unused as [`BlockStore::discard`] does; no byte is in two of them. After a crash all of that has happened or nothing,
-    /// and only if everything has happened that was submitted, written or discarded before. When this returns, readers see it; it is not durable before [`BlockStore::settle`], or a
-    /// [`BlockStore::flush`] that begins later. Returns the number of the batch, by which it is settled. Numbers grow, from one opening of the store to the next, too; not every number is
-    /// that of a submitted batch. Who submits is alone: concurrent calls have no defined order.
+    /// A batch: writes `(offset, bytes)`, and declares `(offset, len)` unused as [`BlockStore::discard`] does; no byte
+    /// is in two of them. After a crash all of that has happened or nothing, and only if everything has happened that
+    /// was submitted, written or discarded before. When this returns, readers see it; it is not durable before
+    /// [`BlockStore::settle`], or a [`BlockStore::flush`] that begins later. Returns the number of the batch, by which
+    /// it is settled. Numbers grow, from one opening of the store to the next, too; not every number is that of a
+    /// submitted batch. Who submits is alone: concurrent calls have no defined order.
     ///
     /// # Errors
-    /// A store whose [`Caps::batch`] is `None`, or more bytes than that says; `ReadOnly`, `OutOfRange`: nothing has happened. The medium's failure: the batch may be there or not, readers may
-    /// see it or not, and no batch can be submitted or settled any more.
+    /// A store whose [`Caps::batch`] is `None`, or more bytes than that says; `ReadOnly`, `OutOfRange`: nothing has
+    /// happened. The medium's failure: the batch may be there or not, readers may see it or not, and no batch can be
+    /// submitted or settled any more.
     fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
         let len = writes.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         let _nothing_happens = discards;
@@ -140,17 +148,20 @@ pub trait BlockStore: Send + Sync {
         Err(BlockError::Io { op: "submit", name: self.name().to_owned(), offset: 0, len, source })
     }
 
-    /// Returns when the batch of this number is durable, with everything that was submitted, written or discarded before it. Several threads may settle at once, also while another batch is
-    /// submitted; a store may serve them one after the other.
+    /// Returns when the batch of this number is durable, with everything that was submitted, written or discarded
+    /// before it. Several threads may settle at once, also while another batch is submitted; a store may serve them one
+    /// after the other.
     ///
     /// # Errors
-    /// A store whose [`Caps::batch`] is `None`; no batch has this number. The medium's failure: what was not durable never will be for sure, and no batch can be submitted or settled any more.
+    /// A store whose [`Caps::batch`] is `None`; no batch has this number. The medium's failure: what was not durable
+    /// never will be for sure, and no batch can be submitted or settled any more.
     fn settle(&self, number: u64) -> Result<()> {
         let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "it takes no batches");
         Err(BlockError::Io { op: "settle", name: self.name().to_owned(), offset: number, len: 0, source })
     }
 
-    /// Makes the store longer, while it is used: what is added holds zeros. Durable when this returns. A store that is as long already stays as it is.
+    /// Makes the store longer, while it is used: what is added holds zeros. Durable when this returns. A store that is
+    /// as long already stays as it is.
     ///
     /// # Errors
     /// A store whose size is as it is; `ReadOnly`; the system's refusal.

@@ -1,4 +1,5 @@
-//! What keeps threads apart in memory: values in cache lines of their own, counts that threads do not meet in, and numbers spread over shards.
+//! What keeps threads apart in memory: values in cache lines of their own, counts that threads do not meet in, and
+//! numbers spread over shards.
 
 use crate::sync::atomic::{
     AtomicI64,
@@ -42,7 +43,8 @@ impl Striped {
         self.parts[stripe()].fetch_add(more, Release)
     }
 
-    /// The count: exact while nobody adds. What another thread added before it did something that this one has seen is in it.
+    /// The count: exact while nobody adds. What another thread added before it did something that this one has seen is
+    /// in it.
     pub fn sum(&self) -> i64 {
         self.parts.iter().map(|part| part.load(Acquire)).sum()
     }
@@ -53,8 +55,9 @@ pub fn stripe() -> usize {
     thread_number() as usize % STRIPES
 }
 
-/// Which of `shards`, a power of two of at most 1024, has `number`. Neighbours lie in neighbouring shards, so what comes in order fills all of them evenly; numbers
-/// that lie regularly apart, as the first ones of block groups, lie in different ones.
+/// Which of `shards`, a power of two of at most 1024, has `number`. Neighbours lie in neighbouring shards, so what
+/// comes in order fills all of them evenly; numbers that lie regularly apart, as the first ones of block groups, lie in
+/// different ones.
 pub fn shard_of(number: u64, shards: usize) -> usize {
     debug_assert!(shards.is_power_of_two() && shards <= 1024);
     let turned = number.wrapping_add((number >> 10) * 397).wrapping_add((number >> 15).wrapping_mul(40_503));

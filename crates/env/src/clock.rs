@@ -51,7 +51,8 @@ pub trait Env: Send + Sync {
 pub struct System;
 
 impl Env for System {
-    /// As many as the machine let this process have when it was first asked: finding out reads a handful of files, and each commit asks.
+    /// As many as the machine let this process have when it was first asked: finding out reads a handful of files, and
+    /// each commit asks.
     fn processors(&self) -> usize {
         static FOUND: OnceLock<usize> = OnceLock::new();
         *FOUND.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
@@ -66,8 +67,8 @@ impl Env for System {
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 
-    /// The kernel's coarse clock, as its own file systems stamp with: it stands still within a tick of a few milliseconds, so
-    /// that writes in quick succession need not change the inode each time.
+    /// The kernel's coarse clock, as its own file systems stamp with: it stands still within a tick of a few
+    /// milliseconds, so that writes in quick succession need not change the inode each time.
     fn now(&self) -> Timestamp {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         Timestamp { sec: t.tv_sec, nsec: t.tv_nsec as u32 }

@@ -2,9 +2,11 @@
 
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The number of the calling thread: 0 for the first thread that asks, then 1, and so on. Never given twice in a process.
+/// The number of the calling thread: 0 for the first thread that asks, then 1, and so on. Never given twice in a
+/// process.
 ///
-/// Under a scheduler it is the number of the task. For sharding counters, and for saying in a recorded event whose fence it was.
+/// Under a scheduler it is the number of the task. For sharding counters, and for saying in a recorded event whose
+/// fence it was.
 pub fn thread_number() -> u32 {
     if let Some(task) = crate::sync::task() {
         return task;

@@ -1,9 +1,9 @@
 //! Long waits, told to whoever keeps a number of threads at work.
 //!
-//! A server wants as many threads running as there are processors: fewer leave a processor idle, more take turns for nothing. A thread
-//! that waits for a disk or for another thread does not run, but only the place that waits knows. So that place says so
-//! ([`long`]), and whoever set up the thread is told ([`watched`]). Condition variables and sleeping say it by themselves. On a thread that nobody
-//! watches it costs one load.
+//! A server wants as many threads running as there are processors: fewer leave a processor idle, more take turns for
+//! nothing. A thread that waits for a disk or for another thread does not run, but only the place that waits knows. So
+//! that place says so ([`long`]), and whoever set up the thread is told ([`watched`]). Condition variables and sleeping
+//! say it by themselves. On a thread that nobody watches it costs one load.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,7 +13,8 @@ thread_local! {
     static WATCH: RefCell<Option<Arc<dyn Watch>>> = const { RefCell::new(None) };
 }
 
-/// Who wants to know of a thread's waits. Both are called on that thread, which may hold locks: they must not wait for it.
+/// Who wants to know of a thread's waits. Both are called on that thread, which may hold locks: they must not wait for
+/// it.
 pub trait Watch: Send + Sync {
     /// The thread is about to wait.
     fn begins(&self);

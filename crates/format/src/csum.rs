@@ -34,9 +34,9 @@ pub fn inode_seed(seed: u32, ino: u32, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.to_le_bytes()), &generation.to_le_bytes())
 }
 
-/// The generation with which inode `ino` has the same [`inode_seed`] as inode `other` with `generation`: blocks with checksums of the one
-/// are then right for the other. There is one for every `ino`, since what crc32c makes of the last 4 bytes follows from their exclusive or
-/// with what was before them.
+/// The generation with which inode `ino` has the same [`inode_seed`] as inode `other` with `generation`: blocks with
+/// checksums of the one are then right for the other. There is one for every `ino`, since what crc32c makes of the last
+/// 4 bytes follows from their exclusive or with what was before them.
 pub fn generation_like(seed: u32, ino: u32, other: u32, generation: u32) -> u32 {
     crc32c(seed, &ino.to_le_bytes()) ^ crc32c(seed, &other.to_le_bytes()) ^ generation
 }

@@ -187,8 +187,8 @@ impl GroupDesc {
         block(used)..block(sb.inode_table_blocks())
     }
 
-    /// The blocks of the inode table that hold no inode in use and need not be zeros yet: nobody may read them before they are.
-    /// None but with checksummed descriptors.
+    /// The blocks of the inode table that hold no inode in use and need not be zeros yet: nobody may read them before
+    /// they are. None but with checksummed descriptors.
     pub fn unwritten_table(&self, sb: &Superblock) -> Range<u64> {
         match self.flags {
             _ if DescCsum::of(sb) == DescCsum::None => 0..0,

@@ -1,5 +1,5 @@
-//! The block of multiple mount protection: who has the volume mounted, by a number that keeps changing (`struct mmp_struct`,
-//! the kernel's `Documentation/filesystems/ext4/mmp.rst`).
+//! The block of multiple mount protection: who has the volume mounted, by a number that keeps changing (`struct
+//! mmp_struct`, the kernel's `Documentation/filesystems/ext4/mmp.rst`).
 
 use crate::csum::crc32c;
 use crate::error::{Place, Result};

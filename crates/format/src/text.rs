@@ -13,8 +13,9 @@ pub fn line(message: &str) -> String {
     printable(message.as_bytes())
 }
 
-/// `bytes` on one line, whatever they are: printable characters of UTF-8 as they are, everything else as e2fsprogs has it, `^[` for the byte 0x1b, `^?` for
-/// 0x7f, `M-` before what has the high bit. Text that has passed here once passes unchanged.
+/// `bytes` on one line, whatever they are: printable characters of UTF-8 as they are, everything else as e2fsprogs has
+/// it, `^[` for the byte 0x1b, `^?` for 0x7f, `M-` before what has the high bit. Text that has passed here once passes
+/// unchanged.
 pub fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -30,7 +31,8 @@ pub fn printable(bytes: &[u8]) -> String {
     out
 }
 
-/// Whether a character can be shown as it is: it has a shape, and changes neither the terminal nor the order of what is around it.
+/// Whether a character can be shown as it is: it has a shape, and changes neither the terminal nor the order of what is
+/// around it.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();

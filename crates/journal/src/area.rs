@@ -73,7 +73,8 @@ impl LogMap {
 /// The most blocks merged into one write.
 pub const MERGE: usize = 256;
 
-/// Scattered writes from which on several threads do them: what a device does at the same time, it should be asked for at the same time.
+/// Scattered writes from which on several threads do them: what a device does at the same time, it should be asked for
+/// at the same time.
 pub const WORTH_THREADS: usize = 256;
 /// How many then, unless told otherwise (`checkpoint_threads=`): one where there is one processor.
 pub(crate) fn writers(env: &dyn Env) -> usize {
@@ -152,7 +153,8 @@ impl Area {
         Ok(self.store.write(at, &superblock.encode())?)
     }
 
-    /// Changes the superblock, and exchanges blocks of the store with those at positions of the ring: all of it, durably, or nothing.
+    /// Changes the superblock, and exchanges blocks of the store with those at positions of the ring: all of it,
+    /// durably, or nothing.
     pub(crate) fn exchange(&self, swaps: &[(u64, u64)], edit: impl FnOnce(&mut JournalSuperblock)) -> Result<()> {
         let in_ring = |(block, at): &(u64, u64)| Ok((*block, self.ring.physical(*at)?));
         let pairs: Vec<(u64, u64)> = swaps.iter().map(in_ring).collect::<Result<_>>()?;

@@ -5,10 +5,12 @@ use std::ops::Deref;
 
 /// The bytes of one block at one moment.
 ///
-/// A clone is the same bytes, shared: a reader's snapshot, a committing image and a checkpoint image cost a count. Whoever changes them copies them first, if
-/// somebody else has them. Where they lie nobody outside is told. The default is no bytes: what stands for a block that is not in memory.
+/// A clone is the same bytes, shared: a reader's snapshot, a committing image and a checkpoint image cost a count.
+/// Whoever changes them copies them first, if somebody else has them. Where they lie nobody outside is told. The
+/// default is no bytes: what stands for a block that is not in memory.
 ///
-/// Count and bytes are allocated apart: bytes with a count in front would take the allocator's next larger size, a quarter more memory for blocks of 4 KiB.
+/// Count and bytes are allocated apart: bytes with a count in front would take the allocator's next larger size, a
+/// quarter more memory for blocks of 4 KiB.
 #[derive(Clone, Default)]
 pub struct Block(Option<Arc<Box<[u8]>>>);
 

@@ -1,7 +1,8 @@
 //! The live blocks: what every reader sees, whichever engine makes them durable.
 //!
-//! A reader's snapshot, a committing image and a checkpoint image are the same bytes ([`Block`]), and a writer copies only when one of them is still held. A [`Buf`] that anybody but the cache holds (an open handle,
-//! the running or the committing transaction) is never evicted.
+//! A reader's snapshot, a committing image and a checkpoint image are the same bytes ([`Block`]), and a writer copies
+//! only when one of them is still held. A [`Buf`] that anybody but the cache holds (an open handle, the running or the
+//! committing transaction) is never evicted.
 
 use crate::Block;
 use crate::change::Change;
@@ -56,7 +57,8 @@ pub(crate) trait Home: Send + Sync {
     fn read_elsewhere(&self, _block: u64, _offset: usize, _into: &mut [u8]) -> Result<bool> {
         Ok(false)
     }
-    /// Lends the page that has a block which lies neither in memory nor where the store has it. `None`: there is none; `Some(None)`: it cannot be lent now.
+    /// Lends the page that has a block which lies neither in memory nor where the store has it. `None`: there is none;
+    /// `Some(None)`: it cannot be lent now.
     fn pin_elsewhere(&self, _block: u64, _bounded: bool) -> Result<Option<Option<Pinned>>> {
         Ok(None)
     }
@@ -106,8 +108,8 @@ pub(crate) struct BufState {
     pub(crate) newborn: bool,
     /// The running transaction has other data in it, which goes home with its commit and not into the log.
     pub(crate) over: bool,
-    /// In engines that log records: home has been given these very bytes since the block was allocated, or a page that a record names has them. The buffer need not have
-    /// them then.
+    /// In engines that log records: home has been given these very bytes since the block was allocated, or a page that
+    /// a record names has them. The buffer need not have them then.
     pub(crate) home: bool,
     /// It is in a run of new data that nobody has begun to write home.
     pub(crate) queued: bool,
@@ -198,8 +200,8 @@ impl BufState {
         (self.kind, self.data, self.home) = (kind, None, true);
     }
 
-    /// Puts derived values into `image`, which was taken from this block, and into the live bytes, which may be the same or
-    /// newer.
+    /// Puts derived values into `image`, which was taken from this block, and into the live bytes, which may be the
+    /// same or newer.
     pub(crate) fn take_seal(&mut self, image: &mut Block, patches: &Patches) {
         self.home = false;
         match &mut self.data {
@@ -354,8 +356,9 @@ impl Cache {
         Closed(self.shard(block).lock())
     }
 
-    /// Gives up the bytes of a block that home has durably, or whose place is known otherwise, if they are still `image`, no record builds on what was there before and nobody may be about to change them: `others` hold the buffer beside the
-    /// cache. Then calls `done`, under the buffer's lock.
+    /// Gives up the bytes of a block that home has durably, or whose place is known otherwise, if they are still
+    /// `image`, no record builds on what was there before and nobody may be about to change them: `others` hold the
+    /// buffer beside the cache. Then calls `done`, under the buffer's lock.
     pub(crate) fn let_go(&self, block: u64, image: &Block, others: usize, done: impl FnOnce(&Arc<Buf>)) -> bool {
         // Whoever wants the buffer comes by here.
         let shard = self.shard(block).lock();
@@ -372,8 +375,9 @@ impl Cache {
         true
     }
 
-    /// Blocks that nobody but the cache has follow what was written at home, from byte `offset` of `block` on: blocks of data that a short write meets, or a long one
-    /// in part, take the bytes; the others are forgotten, and all are if the write failed (not `written`).
+    /// Blocks that nobody but the cache has follow what was written at home, from byte `offset` of `block` on: blocks
+    /// of data that a short write meets, or a long one in part, take the bytes; the others are forgotten, and all are
+    /// if the write failed (not `written`).
     pub(crate) fn follow(&self, block: u64, offset: usize, bytes: &[u8], written: bool) {
         let (mut block, mut skip) = (block + (offset / self.block_size) as u64, offset % self.block_size);
         let mut rest = bytes;
@@ -434,7 +438,8 @@ impl Cache {
     }
 }
 
-/// The most blocks that are looked at to find one to remove: while transactions hold most of them, a whole round finds none.
+/// The most blocks that are looked at to find one to remove: while transactions hold most of them, a whole round finds
+/// none.
 const LOOKS: usize = 8;
 
 /// Removes one block that nobody but the cache holds. False when there is none among the next few.

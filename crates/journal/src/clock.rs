@@ -3,8 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
-/// The keys of a map, in the order of second chance. What has left the map leaves its place behind; so many places at most that the queue
-/// is bounded by the map.
+/// The keys of a map, in the order of second chance. What has left the map leaves its place behind; so many places at
+/// most that the queue is bounded by the map.
 #[derive(Debug)]
 pub struct Clock<K> {
     queue: VecDeque<K>,
@@ -47,8 +47,9 @@ impl<K: Copy + Eq + Hash> Clock<K> {
         }
     }
 
-    /// Lets the hand go over up to `most` keys, and up to two rounds, until `look` evicts one. False when it evicts none. If all it has looked at are held, it
-    /// rests for as many calls, but 8 at most, so that a map full of what is held costs one look for each call. Where it goes past what has only been used, it must go on: so the map stays
+    /// Lets the hand go over up to `most` keys, and up to two rounds, until `look` evicts one. False when it evicts
+    /// none. If all it has looked at are held, it rests for as many calls, but 8 at most, so that a map full of what is
+    /// held costs one look for each call. Where it goes past what has only been used, it must go on: so the map stays
     /// within its bound.
     pub fn evict(&mut self, most: usize, mut look: impl FnMut(K) -> Look) -> bool {
         if self.rest > 0 {

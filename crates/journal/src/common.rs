@@ -1,4 +1,5 @@
-//! What the cores of all engines have in common: what they stand on, that they stop for good, and their background work.
+//! What the cores of all engines have in common: what they stand on, that they stop for good, and their background
+//! work.
 
 use crate::cache::{Cache, Home};
 use crate::contract::Extent;
@@ -147,7 +148,8 @@ impl Common {
         Duration::from_nanos(ns).as_secs() >= self.config.commit_interval
     }
 
-    /// Stops the engine when it is dropped by a panic: what a commit had is lost, and a later one must not be called durable.
+    /// Stops the engine when it is dropped by a panic: what a commit had is lost, and a later one must not be called
+    /// durable.
     pub(crate) fn watch(&self) -> Watch<'_> {
         Watch(self)
     }

@@ -7,7 +7,8 @@ use ondol_env::Step;
 use ondol_env::sync::Arc;
 use std::ops::Range;
 
-/// The number of a transaction, or of whatever an engine makes durable as one. They grow by one and never repeat, also across engines.
+/// The number of a transaction, or of whatever an engine makes durable as one. They grow by one and never repeat, also
+/// across engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(pub u64);
 
@@ -104,7 +105,8 @@ pub struct Derived {
 
 /// What an engine asks of the volume that feeds it.
 pub trait Client: Send + Sync {
-    /// Builds a block of which the medium holds nothing yet (an uninitialised bitmap), in zeros. False: what home has counts.
+    /// Builds a block of which the medium holds nothing yet (an uninitialised bitmap), in zeros. False: what home has
+    /// counts.
     fn build(&self, kind: Kind, bytes: &mut [u8]) -> bool;
 
     /// Checks a block that was read from home.
@@ -113,22 +115,23 @@ pub trait Client: Send + Sync {
     /// Names the structure and what is wrong with it.
     fn verify(&self, block: u64, kind: Kind, bytes: &[u8]) -> std::result::Result<(), Corrupt>;
 
-    /// Computes the derived values (checksums, free counts) of an image of metadata that goes to journal or home, from that
-    /// image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
+    /// Computes the derived values (checksums, free counts) of an image of metadata that goes to journal or home, from
+    /// that image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
     /// since its last seal.
     fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches);
 
-    /// The block that has values derived from a block of this kind, as a descriptor has of its bitmaps: it goes wherever the other goes. None for most.
+    /// The block that has values derived from a block of this kind, as a descriptor has of its bitmaps: it goes
+    /// wherever the other goes. None for most.
     fn derived(&self, _kind: Kind) -> Option<Derived> {
         None
     }
 
-    /// Whether a crash may leave a block of this kind at home with some bytes new and some old, as long as the journal's records say which: not where something is read of it before those are
-    /// applied, as of the superblock.
+    /// Whether a crash may leave a block of this kind at home with some bytes new and some old, as long as the
+    /// journal's records say which: not where something is read of it before those are applied, as of the superblock.
     fn may_tear(&self, kind: Kind) -> bool;
 
-    /// The freeing transaction is durable, or comes before all that is written from now on, and no late write to these blocks can come any more: they may be
-    /// allocated again.
+    /// The freeing transaction is durable, or comes before all that is written from now on, and no late write to these
+    /// blocks can come any more: they may be allocated again.
     fn release(&self, freed: &[Extent]);
 }
 
@@ -158,31 +161,34 @@ pub trait Engine: Send + Sync {
     /// blocks. Not durable yet: see [`Engine::wait_for`].
     fn publish(&self, set: WriteSet<'_>, reserved: u32) -> Tid;
 
-    /// Decides where data of a run goes, and for how many of its blocks, from the first on: at least one. To be asked once for what is then done. Data that is [`Run::journaled`] goes into
-    /// the log from now on, also where the engine was not set up for it: a block with such data must not be written in place before it is freed.
+    /// Decides where data of a run goes, and for how many of its blocks, from the first on: at least one. To be asked
+    /// once for what is then done. Data that is [`Run::journaled`] goes into the log from now on, also where the engine
+    /// was not set up for it: a block with such data must not be written in place before it is freed.
     fn place(&self, run: &Run) -> (Placement, u32);
 
-    /// Writes new data in place, as `write_data` does, where [`Engine::place`] has said so. False: the engine could not write it there, and goes on all the same; the handle is to have it.
+    /// Writes new data in place, as `write_data` does, where [`Engine::place`] has said so. False: the engine could not
+    /// write it there, and goes on all the same; the handle is to have it.
     ///
     /// # Errors
     /// The store's failure.
     fn write_new(&self, block: u64, bytes: &[u8]) -> Result<bool>;
 
-    /// How much of its promise a handle needs for new data in `blocks` blocks ([`Before::New`](crate::Before::New)): less than as many where the engine can write them in place.
+    /// How much of its promise a handle needs for new data in `blocks` blocks ([`Before::New`](crate::Before::New)):
+    /// less than as many where the engine can write them in place.
     fn new_data_cost(&self, blocks: u32) -> u32;
 
     /// The running transaction: what a handle closed by now is part of, at the latest.
     fn tid(&self) -> Tid;
 
-    /// Returns when `tid` and everything before it are durable, and of the data written in place what had been written when `written()` was `written`. What is durable already costs
-    /// neither commit nor flush.
+    /// Returns when `tid` and everything before it are durable, and of the data written in place what had been written
+    /// when `written()` was `written`. What is durable already costs neither commit nor flush.
     ///
     /// # Errors
     /// `Aborted` when they are not and never will be.
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()>;
 
-    /// Writes the oldest of what is committed home, as the background does when the log is crowded, and commits nothing. Durable when this returns. False: nothing
-    /// that is committed is left, or none of it can go home yet.
+    /// Writes the oldest of what is committed home, as the background does when the log is crowded, and commits
+    /// nothing. Durable when this returns. False: nothing that is committed is left, or none of it can go home yet.
     ///
     /// # Errors
     /// `Aborted`, or the store's failure.
@@ -194,7 +200,8 @@ pub trait Engine: Send + Sync {
     /// `Aborted`, or the store's failure.
     fn checkpoint_all(&self) -> Result<()>;
 
-    /// The commit timer and the background checkpointer, to be stepped by the owner of the volume: in turn, or side by side.
+    /// The commit timer and the background checkpointer, to be stepped by the owner of the volume: in turn, or side by
+    /// side.
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>>;
 
     /// The counters so far.
@@ -208,8 +215,9 @@ pub struct About {
     pub name: &'static str,
     /// The most blocks that one handle can be promised.
     pub max_blocks: u32,
-    /// Its log has changed bytes, and not blocks. It asks [`Client::derived`] when it seals: an operation stages no block of which nothing but derived values changes, and operations on
-    /// different files do not meet there. It needs what is in place of each block that changes.
+    /// Its log has changed bytes, and not blocks. It asks [`Client::derived`] when it seals: an operation stages no
+    /// block of which nothing but derived values changes, and operations on different files do not meet there. It needs
+    /// what is in place of each block that changes.
     pub logs_bytes: bool,
 }
 
@@ -238,8 +246,9 @@ impl dyn Engine + '_ {
         Ok(self.cache().get(block, kind)?.snapshot())
     }
 
-    /// Holds a block as zeros, so that it need not be read, unless it is in memory already: nothing counts that home or the log has in it, and nobody changes it
-    /// during the call. Writes nothing. Does nothing where the engine needs what is in place.
+    /// Holds a block as zeros, so that it need not be read, unless it is in memory already: nothing counts that home or
+    /// the log has in it, and nobody changes it during the call. Writes nothing. Does nothing where the engine needs
+    /// what is in place.
     pub fn take_as_empty(&self, block: u64, kind: Kind) {
         if !self.about().logs_bytes {
             self.cache().take_as_empty(block, kind);
@@ -267,8 +276,9 @@ impl dyn Engine + '_ {
         }
     }
 
-    /// Lends `len` bytes of data starting `offset` bytes into `block`, which may span many consecutive blocks, as pieces behind those that are there: the newest contents where they lie, and copies of what cannot be
-    /// lent. `bounded`: as [`ondol_block::BlockStore::pin`].
+    /// Lends `len` bytes of data starting `offset` bytes into `block`, which may span many consecutive blocks, as
+    /// pieces behind those that are there: the newest contents where they lie, and copies of what cannot be lent.
+    /// `bounded`: as [`ondol_block::BlockStore::pin`].
     ///
     /// # Errors
     /// The store's failure.
@@ -286,8 +296,8 @@ impl dyn Engine + '_ {
         Sources { cache, store, block_size, bounded }.view(block, offset, len, pieces)
     }
 
-    /// Lets the store have the room of `extent`, whose blocks are free in all that is durable, or in what has to come before; nobody may allocate them before
-    /// this returns. False when the store keeps it.
+    /// Lets the store have the room of `extent`, whose blocks are free in all that is durable, or in what has to come
+    /// before; nobody may allocate them before this returns. False when the store keeps it.
     ///
     /// # Errors
     /// The store's failure.
@@ -321,7 +331,8 @@ impl dyn Engine + '_ {
         self.common().aborted.get().cloned()
     }
 
-    /// Why nothing can be written home at present, if that is so and the engine goes on all the same: what is durable stays so, in its log.
+    /// Why nothing can be written home at present, if that is so and the engine goes on all the same: what is durable
+    /// stays so, in its log.
     pub fn home_failure(&self) -> Option<String> {
         self.common().failing.last.lock().as_ref().map(|(why, _)| why.clone())
     }

@@ -4,7 +4,8 @@ use crate::Result;
 use crate::cache::Cache;
 use ondol_block::BlockStore;
 
-/// Reads from byte `offset` of `block` on, which lies at byte `base` of the store: block by block what `cache` has, runs of others in one read.
+/// Reads from byte `offset` of `block` on, which lies at byte `base` of the store: block by block what `cache` has,
+/// runs of others in one read.
 pub(crate) fn read(
     cache: &Cache,
     store: &dyn BlockStore,

@@ -7,14 +7,16 @@ use ondol_env::apart::{Apart, STRIPES, stripe};
 // What is new since a commit is counted and never waited for, so these are no places at which schedules part.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that may wait however slow the device is, and however fast: of more an idle device would have all to write in the end.
+/// Bytes that may wait however slow the device is, and however fast: of more an idle device would have all to write in
+/// the end.
 const LEAST: u64 = 8 << 20;
 const MOST: u64 = 32 << 20;
 /// Nanoseconds in which the device has to be able to write what waits: a sync waits for no more.
 const SYNC_NS: u64 = 100_000_000;
 /// Picoseconds a byte up to which a device takes writes as memory does. Elsewhere an arm would seek for each of them.
 const AS_MEMORY_PS: u64 = 1_000;
-/// Picoseconds that a byte saves which is not kept in memory until its commit, to be set against the flush that it costs.
+/// Picoseconds that a byte saves which is not kept in memory until its commit, to be set against the flush that it
+/// costs.
 const KEPT_PS: u64 = 500;
 /// Picoseconds that LZ4 takes for a byte, and what it leaves of one: a half.
 const LZ4_PS: u64 = 2_000;
@@ -61,7 +63,8 @@ impl Passing {
         self.device.byte_ps() <= AS_MEMORY_PS
     }
 
-    /// Where a commit needs one flush more for it: there must be enough new data. Asked once for each `bytes` that lie together.
+    /// Where a commit needs one flush more for it: there must be enough new data. Asked once for each `bytes` that lie
+    /// together.
     pub(crate) fn passes(&self, bytes: usize) -> bool {
         if !self.passes_freely() {
             return false;

@@ -33,7 +33,8 @@ pub enum JournalError {
     /// An earlier journal write or flush failed: nothing more is written, and no fsync succeeds any more.
     #[error("the journal was stopped after a failed write or flush ({0}): the volume must be closed and recovered")]
     Aborted(String),
-    /// Nothing can be written home, and the log has no room for more. What was acknowledged is in the log; when home works again, so does the engine.
+    /// Nothing can be written home, and the log has no room for more. What was acknowledged is in the log; when home
+    /// works again, so does the engine.
     #[error(
         "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or close the volume and recover it with its pool"
     )]
@@ -58,7 +59,8 @@ pub enum JournalError {
         /// Blocks that it was promised.
         promised: u32,
     },
-    /// A transaction is larger than what was promised for it: a defect of the engine, which stops before it writes over its own log.
+    /// A transaction is larger than what was promised for it: a defect of the engine, which stops before it writes over
+    /// its own log.
     #[error("a transaction of {need} blocks does not fit into the {left} blocks that the log has left")]
     Overrun {
         /// Blocks of the transaction in the log.

@@ -216,7 +216,8 @@ impl<'e> Handle<'e> {
         Ok(())
     }
 
-    /// Copies published bytes from `offset` of `block` on, which the handle is going to change, whatever it has staged for it.
+    /// Copies published bytes from `offset` of `block` on, which the handle is going to change, whatever it has staged
+    /// for it.
     ///
     /// # Errors
     /// As [`Handle::write`]; `Ok(false)` when the block is shorter.
@@ -265,8 +266,8 @@ impl<'e> Handle<'e> {
         Ok(result)
     }
 
-    /// As [`Handle::write`], of the bytes that this changes alone: what a record engine logs is that much shorter. Nobody else may change them before the handle is
-    /// closed.
+    /// As [`Handle::write`], of the bytes that this changes alone: what a record engine logs is that much shorter.
+    /// Nobody else may change them before the handle is closed.
     ///
     /// # Errors
     /// As [`Handle::write`].
@@ -285,7 +286,8 @@ impl<'e> Handle<'e> {
         Ok(())
     }
 
-    /// Puts data at byte `at` of a block where `placement` says, which is not [`Placement::InPlace`]. A block that was not [`Before::Stored`] begins as zeros.
+    /// Puts data at byte `at` of a block where `placement` says, which is not [`Placement::InPlace`]. A block that was
+    /// not [`Before::Stored`] begins as zeros.
     ///
     /// # Errors
     /// The handle's promise is used up; the block's base cannot be read.
@@ -298,7 +300,8 @@ impl<'e> Handle<'e> {
         before: Before,
     ) -> Result<()> {
         let whole = bytes.now().len() == self.block_size();
-        // Where new data costs nothing, what is logged is no new data: it goes into the log, and not home with its commit.
+        // Where new data costs nothing, what is logged is no new data: it goes into the log, and not home with its
+        // commit.
         let is_new = before == Before::New && (placement != Placement::Logged || self.engine.new_data_cost(1) > 0);
         let staged = if is_new {
             self.stage_new(block)?
@@ -326,7 +329,7 @@ impl<'e> Handle<'e> {
     }
 
     /// Publishes all changes in one step. Readers see them when this returns; they are durable when
-    /// [`Engine::wait`] returns for the transaction named here.
+    /// [`Engine::wait_for`] returns for the transaction named here.
     pub fn close(mut self) -> Tid {
         let set = std::mem::take(&mut self.set);
         let reserved = std::mem::take(&mut self.reserved);

@@ -8,8 +8,8 @@ use ondol_env::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
-/// then flushes first.
+/// Bytes over stored ones from which on they are written in place, where the log does not order that before its
+/// transactions: the commit then flushes first.
 pub const IN_PLACE: usize = 64 << 10;
 
 /// Counts of writes in place, and how many of them a completed flush covers.
@@ -27,7 +27,8 @@ pub(crate) struct InPlace {
 }
 
 impl InPlace {
-    /// Writes, and tells how many bytes wait for a flush. What fails counts too: a part of it may be there, and what can be read has to become durable.
+    /// Writes, and tells how many bytes wait for a flush. What fails counts too: a part of it may be there, and what
+    /// can be read has to become durable.
     ///
     /// # Errors
     /// Those of `write`.
@@ -85,8 +86,9 @@ impl InPlace {
         }
     }
 
-    /// What was written before the call is durable when this returns. `failed` is told of an error, and whether writes in place were not durable before, while flushes beside it wait:
-    /// a system may tell only one of them what was lost, so the others must find the engine stopped, which `check` tells.
+    /// What was written before the call is durable when this returns. `failed` is told of an error, and whether writes
+    /// in place were not durable before, while flushes beside it wait: a system may tell only one of them what was
+    /// lost, so the others must find the engine stopped, which `check` tells.
     ///
     /// # Errors
     /// The store's; those of `check`.

@@ -14,7 +14,8 @@
 //! opaque [`Kind`] and asks its [`Client`] to seal derived values into the images it makes.
 //!
 //! **Crash guarantee**: what a medium holds after recovery is the state after some prefix of the closed handles, in the
-//! order of their `close`, and a prefix that contains every handle whose transaction [`Engine::wait`] has returned for.
+//! order of their `close`, and a prefix that contains every handle whose transaction [`Engine::wait_for`] has returned
+//! for.
 #![forbid(unsafe_code)]
 
 mod area;

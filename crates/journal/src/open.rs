@@ -36,11 +36,13 @@ pub enum Journal {
     Batch,
     /// Records in NVM, and pages beside the log, of a volume of so many blocks ([`crate::scalable`]).
     Scalable(Log, u64),
-    /// Records in NVM that name free pages of the page table which the store is, of a volume of so many blocks ([`remap`]).
+    /// Records in NVM that name free pages of the page table which the store is, of a volume of so many blocks
+    /// ([`remap`]).
     Remap(Log, u64),
 }
 
-/// Opens a journal for writing. The superblock of one that lies in the image says which features are written, and forgets the error of an earlier abort: durably with the first commit.
+/// Opens a journal for writing. The superblock of one that lies in the image says which features are written, and
+/// forgets the error of an earlier abort: durably with the first commit.
 ///
 /// # Errors
 /// `Unsupported`: the store cannot carry the engine, or the journal is not empty; corruption, or the store's failure.

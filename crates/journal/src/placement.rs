@@ -9,7 +9,8 @@ use crate::{Engine, Extent};
 pub enum Before {
     /// The operation allocates them, and no committed state reaches what they held in any way.
     New,
-    /// They belong to the file, or to a cluster that stays in use, and nothing of what they hold is to be seen: they begin as zeros.
+    /// They belong to the file, or to a cluster that stays in use, and nothing of what they hold is to be seen: they
+    /// begin as zeros.
     Unwritten,
     /// Bytes of the file, which are written over.
     Stored,
@@ -33,9 +34,11 @@ pub struct Run {
 /// Where the data of a run goes, and when it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// To its final location in the call ([`Engine::write_data`], [`Engine::write_new`]); it is flushed before the next commit.
+    /// To its final location in the call (`write_data`, [`Engine::write_new`]); it is flushed before the next
+    /// commit.
     InPlace,
-    /// Into memory ([`crate::Handle::put_data`]): its commit writes it in place before it counts, or into the log where that is better.
+    /// Into memory ([`crate::Handle::put_data`]): its commit writes it in place before it counts, or into the log where
+    /// that is better.
     Delayed,
     /// Into the transaction, which has it in the log.
     Logged,
@@ -93,7 +96,8 @@ pub(crate) fn first_run(extent: Extent, holds: impl Fn(u64) -> bool) -> (bool, u
     (first, (1..extent.len).find(is_other).unwrap_or(extent.len))
 }
 
-/// Blocks of new data that an operation delays, of `size` bytes each, where it need not: more is written in place at once.
+/// Blocks of new data that an operation delays, of `size` bytes each, where it need not: more is written in place at
+/// once.
 pub(crate) fn may_delay(run: &Run, size: usize) -> bool {
     u64::from(run.delayed + run.extent.len) * size as u64 <= DELAYED_MOST + size as u64
 }

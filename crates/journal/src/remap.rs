@@ -6,8 +6,8 @@
 //!   checkpoint ─▶ entries of the home's map, block → page; images of what has no page ─▶ flush ─▶ the log's tail
 //! ```
 //!
-//! A page is written once. The store ([`ondol_block::PageLender`]) is told that a block has it when its record is committed, and never before. Design, invariants and
-//! failure cases: `docs/design/remap.md`.
+//! A page is written once. The store ([`ondol_block::PageLender`]) is told that a block has it when its record is
+//! committed, and never before. Design, invariants and failure cases: `docs/design/remap.md`.
 
 use crate::{Ground, JournalError, Result, scalable};
 use ondol_block::BlockStore;
@@ -30,8 +30,9 @@ pub(crate) fn area(ground: &Ground, log: &Log) -> Result<PageArea> {
     })
 }
 
-/// The pages that the commits in `contents` name. Until they are home, nobody may take these pages: whoever attaches the store that lends them claims them first
-/// ([`ondol_block::PageLender::claim`]), and gives them back when the log is empty.
+/// The pages that the commits in `contents` name. Until they are home, nobody may take these pages: whoever attaches
+/// the store that lends them claims them first ([`ondol_block::PageLender::claim`]), and gives them back when the log
+/// is empty.
 ///
 /// # Errors
 /// A record that cannot be understood; the log's failure.

@@ -108,8 +108,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Shows `blocks` blocks from position `at` on to `look`, each with how many came before it, until it has found something. They are read
-    /// many at a time, or lent one by one where the store is memory.
+    /// Shows `blocks` blocks from position `at` on to `look`, each with how many came before it, until it has found
+    /// something. They are read many at a time, or lent one by one where the store is memory.
     ///
     /// # Errors
     /// The store's failure, or that of `look`.

@@ -27,8 +27,9 @@ pub struct GivenUp {
 /// itself from then on, durably.
 pub type Lose<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// Asks `sound` about beginnings of a log by the number of their transactions, `most` at most, and returns what it made of the longest that is, and
-/// why a longer one is not. That a longer one is sound when a shorter one is not is possible, and not looked for.
+/// Asks `sound` about beginnings of a log by the number of their transactions, `most` at most, and returns what it made
+/// of the longest that is, and why a longer one is not. That a longer one is sound when a shorter one is not is
+/// possible, and not looked for.
 ///
 /// # Errors
 /// Not even the empty beginning is sound.

@@ -1,4 +1,5 @@
-//! Engine `swap` (papers/1): jbd2's log, whose blocks a checkpoint puts into the places of those at home instead of copying them.
+//! Engine `swap` (papers/1): jbd2's log, whose blocks a checkpoint puts into the places of those at home instead of
+//! copying them.
 //!
 //! ```text
 //!            before                        one exchange                        after
@@ -6,11 +7,13 @@
 //!   home  │ B old    │          journal superblock: the new tail    home  │ B newest                   │
 //! ```
 //!
-//! The paper writes data once: at a commit, into the journal. Its checkpoint exchanges the two entries of a persistent page table, and writes the journal's superblock in
-//! the same transaction of that table, so that a checkpoint happens entirely or not at all: after half of one, the next would swap back.
+//! The paper writes data once: at a commit, into the journal. Its checkpoint exchanges the two entries of a persistent
+//! page table, and writes the journal's superblock in the same transaction of that table, so that a checkpoint happens
+//! entirely or not at all: after half of one, the next would swap back.
 //!
-//! Commit, log and recovery are those of engine `classic` ([`crate::jbd2`]); the kernel and e2fsck read the log. What is swapped and what is copied, and why what enters the
-//! ring this way does no harm there, is in `docs/design/swap.md`.
+//! Commit, log and recovery are those of engine `classic` ([`crate::jbd2`]); the kernel and e2fsck read the log. What
+//! is swapped and what is copied, and why what enters the ring this way does no harm there, is in
+//! `docs/design/swap.md`.
 
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed, Swap};
@@ -88,7 +91,8 @@ impl Swap for SwapLog {
         self.log.places(at, tx)
     }
 
-    /// All blocks of the log begin with a number that no image in it begins with. What cannot be read does not enter either: a copy heals it.
+    /// All blocks of the log begin with a number that no image in it begins with. What cannot be read does not enter
+    /// either: a copy heals it.
     fn may_enter(&self, block: u64) -> bool {
         let mut begin = [0; 4];
         let read = self.store.read(block * self.area().block_size() as u64, &mut begin);

@@ -5,8 +5,8 @@ use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Does `work` for each number below `count`, and returns what it made of them, in their order. Each of the threads, of which this is one, claims `at_once` of them
-/// at a time, until none is left.
+/// Does `work` for each number below `count`, and returns what it made of them, in their order. Each of the threads, of
+/// which this is one, claims `at_once` of them at a time, until none is left.
 ///
 /// # Errors
 /// As [`together`].
@@ -35,8 +35,8 @@ pub(crate) fn each<T: Send + 'static>(
     Ok(all.into_iter().map(|(_, made)| made).collect())
 }
 
-/// Does `work` on `threads` threads, this one among them, each with its number from 0 on, and returns what each has made. Where the
-/// system has no thread to give, this one does its part, too.
+/// Does `work` on `threads` threads, this one among them, each with its number from 0 on, and returns what each has
+/// made. Where the system has no thread to give, this one does its part, too.
 ///
 /// # Errors
 /// A thread has panicked.

@@ -1,7 +1,7 @@
 //! Whose turn it is: one thread works, commits or checkpoints, and those who wait meanwhile are served by it.
 //!
-//! Waiting on a lock itself would serve its waiters one after the other, each woken only to find its handles committed, and between two of them whoever comes by begins
-//! another commit for itself alone.
+//! Waiting on a lock itself would serve its waiters one after the other, each woken only to find its handles committed,
+//! and between two of them whoever comes by begins another commit for itself alone.
 //!
 //! The thread does not wait for more callers first. With 16 clients on a disk in memory that put ten operations into a
 //! commit instead of two, and the rate was 0.85 to 1.0 of this: what it saves in copies it loses in switches.

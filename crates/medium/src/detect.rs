@@ -1,5 +1,5 @@
-//! What the kernel says of a device: size, persistence domain, bad blocks (its `Documentation/ABI/testing/sysfs-bus-nvdimm`
-//! and `sysfs-bus-dax`).
+//! What the kernel says of a device: size, persistence domain, bad blocks (its
+//! `Documentation/ABI/testing/sysfs-bus-nvdimm` and `sysfs-bus-dax`).
 
 use crate::Domain;
 use std::ops::Range;

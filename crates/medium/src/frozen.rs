@@ -1,4 +1,5 @@
-//! Contents that many volatile media begin as, each with a copy of only what it changes: for simulators, which try many states of one medium.
+//! Contents that many volatile media begin as, each with a copy of only what it changes: for simulators, which try many
+//! states of one medium.
 
 use crate::map::{Map, Way};
 use crate::{NvmError, PAGE, Result};

@@ -1,6 +1,7 @@
 //! A gate: many go through without meeting, and one who closes it is alone with what lies behind.
 //!
-//! A reader-writer lock whose readers share no cache line and never wait: they are told that the gate is closed, and take another way.
+//! A reader-writer lock whose readers share no cache line and never wait: they are told that the gate is closed, and
+//! take another way.
 #![expect(unsafe_code, reason = "shares what lies behind the gate")]
 
 // Not by their own names: a model checker looks at this file with others.
@@ -21,8 +22,8 @@ pub(crate) struct Gate<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is reached by many through `Entered` (needs `Sync`) or by one, in any thread, through `Closed` (needs `Send`), and never by both: see
-// `enter` and `close`.
+// SAFETY: `value` is reached by many through `Entered` (needs `Sync`) or by one, in any thread, through `Closed` (needs
+// `Send`), and never by both: see `enter` and `close`.
 unsafe impl<T: Send + Sync> Sync for Gate<T> {}
 
 /// Someone is inside.
@@ -42,13 +43,15 @@ impl<T> Gate<T> {
     /// Goes inside; `None` while the gate is closed.
     pub(crate) fn enter(&self) -> Option<Entered<'_, T>> {
         let entered = Entered { gate: self, stripe: stripe() };
-        // First counted, then looked, both in the one order of all such operations, as `close` first closes and then counts: one of the two sees the other.
+        // First counted, then looked, both in the one order of all such operations, as `close` first closes and then
+        // counts: one of the two sees the other.
         self.inside[entered.stripe].fetch_add(1, SeqCst);
         // Dropped, it is not counted any more.
         (!self.closed.load(SeqCst)).then_some(entered)
     }
 
-    /// Closes it, and waits until nobody is inside. Whoever is inside, or has closed it already, must not call this: it would wait for itself.
+    /// Closes it, and waits until nobody is inside. Whoever is inside, or has closed it already, must not call this: it
+    /// would wait for itself.
     pub(crate) fn close(&self) -> Closed<'_, T> {
         while self.closed.swap(true, SeqCst) {
             yield_now();
@@ -66,7 +69,8 @@ impl<T> Deref for Entered<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this one is counted inside and has seen the gate open after that, so `close` has not returned since, and does not before it is dropped.
+        // SAFETY: this one is counted inside and has seen the gate open after that, so `close` has not returned since,
+        // and does not before it is dropped.
         unsafe { &*self.gate.value.get() }
     }
 }
@@ -89,7 +93,8 @@ impl<T> Deref for Closed<'_, T> {
 
 impl<T> DerefMut for Closed<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the gate is closed by this one alone, nobody was inside after it was closed, and whoever enters before it is opened sees it closed.
+        // SAFETY: the gate is closed by this one alone, nobody was inside after it was closed, and whoever enters
+        // before it is opened sees it closed.
         unsafe { &mut *self.0.value.get() }
     }
 }

@@ -1,4 +1,5 @@
-//! What all headers in a pool have in common, in all versions to come: the signature (byte 0), the version (8) and the checksum (12).
+//! What all headers in a pool have in common, in all versions to come: the signature (byte 0), the version (8) and the
+//! checksum (12).
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -1,14 +1,15 @@
 //! NVM as a medium: memory that outlives a crash, mapped, and stored to by rules that types hold.
 //!
-//! [`Nvm`] is a DAX device, a file on a DAX file system, a file on tmpfs, an ordinary file, or memory of this process. A store
-//! that must survive goes through four states, each a type:
+//! [`Nvm`] is a DAX device, a file on a DAX file system, a file on tmpfs, an ordinary file, or memory of this process.
+//! A store that must survive goes through four states, each a type:
 //!
 //! ```text
 //! Nvm::stored() ─▶ Stored ──write_back()──▶ WrittenBack ──fence()──▶ Fenced ──publish(offset, word)──▶ Published
 //! ```
 //!
-//! Many stores share one fence. A commit word can only be published by a [`Fenced`], so never before its data. What a crash may
-//! do to stores in each state is in the documentation of `ondol_power`; [`Nvm::record`] records a run for the crash laboratory.
+//! Many stores share one fence. A commit word can only be published by a [`Fenced`], so never before its data. What a
+//! crash may do to stores in each state is in the documentation of `ondol_power`; [`Nvm::record`] records a run for the
+//! crash laboratory.
 //!
 //! ```
 //! use ondol_medium::Nvm;
@@ -60,7 +61,8 @@
 //!
 //! [`Windows`] show ranges of a medium at addresses that lie in a row.
 //!
-//! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at addresses that lie in a row, as they were when it was made.
+//! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at
+//! addresses that lie in a row, as they were when it was made.
 //!
 //! [`loops`] asks the kernel what a loop device shows, [`mountinfo`] what is mounted where, [`lease`] whether anybody
 //! has a file open for writing. [`Whose`] says whose pool may be opened.

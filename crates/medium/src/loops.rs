@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 /// `LOOP_GET_STATUS64` of `linux/loop.h`.
 const GET_STATUS: rustix::ioctl::Opcode = 0x4C05;
 
-/// What lies under a loop device. Numbers, unlike the path in `/sys`, mean the same in every mount namespace and after a removal.
+/// What lies under a loop device. Numbers, unlike the path in `/sys`, mean the same in every mount namespace and after
+/// a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// The inode `ino` on the file system with device number `dev`, both as stat(2) has them.
@@ -44,8 +45,8 @@ struct Status {
 /// # Errors
 /// It is no loop device, or shows nothing (ENXIO).
 pub fn backing(device: impl AsFd) -> io::Result<Backing> {
-    // SAFETY: the opcode is that of a request which writes one `struct loop_info64` to the address that it is given, whatever
-    // kind of file it is asked of; all bit patterns are values of `Status`.
+    // SAFETY: the opcode is that of a request which writes one `struct loop_info64` to the address that it is given,
+    // whatever kind of file it is asked of; all bit patterns are values of `Status`.
     let status = unsafe { ioctl(device, Getter::<GET_STATUS, Status>::new())? };
     Ok(match status.own_device {
         0 => Backing::File { dev: status.device, ino: status.inode },

@@ -65,8 +65,8 @@ impl Map {
 
     /// All words. A mapping that is not writable takes loads only.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is page-aligned, has these words as long as `self` lives, every bit pattern is a word, and whoever
-        // else maps the same pages changes them under atomics that may change.
+        // SAFETY: the mapping is page-aligned, has these words as long as `self` lives, every bit pattern is a word,
+        // and whoever else maps the same pages changes them under atomics that may change.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 

@@ -1,7 +1,8 @@
 //! Bytes at any offset of memory that is only reached as atomic words.
 //!
-//! Accesses are of words, or of lines by instructions that take each of their words whole ([`persist::load_lines`]): a data race between words and bytes cannot
-//! arise. Bytes of a word that are not named keep what other threads put there.
+//! Accesses are of words, or of lines by instructions that take each of their words whole ([`persist::load_lines`]): a
+//! data race between words and bytes cannot arise. Bytes of a word that are not named keep what other threads put
+//! there.
 
 use crate::persist;
 use crate::stats::LINE;

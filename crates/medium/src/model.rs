@@ -5,8 +5,8 @@ use ondol_env::{Env, System};
 use std::fmt;
 use std::str::FromStr;
 
-/// Latencies and bandwidth of a modelled NVM; zero is "as it is". As text: `read=300ns,write=100ns,bandwidth=2G`, each part optional,
-/// `off` for none. In a list of options, which has commas of its own, `+` joins the parts.
+/// Latencies and bandwidth of a modelled NVM; zero is "as it is". As text: `read=300ns,write=100ns,bandwidth=2G`, each
+/// part optional, `off` for none. In a list of options, which has commas of its own, `+` joins the parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NvmModel {
     /// Nanoseconds that each read waits, whatever its length: lines that follow are fetched ahead.

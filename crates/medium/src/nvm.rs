@@ -21,8 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// NVM, mapped. Reads and stores of several threads may meet: a word (8 aligned bytes) is then the old or the new one, more than a word
-/// some of each. Words are little-endian.
+/// NVM, mapped. Reads and stores of several threads may meet: a word (8 aligned bytes) is then the old or the new one,
+/// more than a word some of each. Words are little-endian.
 #[derive(Debug)]
 pub struct Nvm {
     name: String,
@@ -87,8 +87,8 @@ impl Nvm {
         self
     }
 
-    /// Memory of this process, zeros, at least `len` bytes: for tests and simulators. It is a file without a name, so that [`crate::Windows`] show it as
-    /// they show any medium.
+    /// Memory of this process, zeros, at least `len` bytes: for tests and simulators. It is a file without a name, so
+    /// that [`crate::Windows`] show it as they show any medium.
     ///
     /// # Errors
     /// The system has no memory.
@@ -117,7 +117,8 @@ impl Nvm {
         Ok(nvm)
     }
 
-    /// Memory of this process that holds what `frozen` does, as [`Nvm::from_bytes`], and costs what is stored in it and read of it. No windows show it.
+    /// Memory of this process that holds what `frozen` does, as [`Nvm::from_bytes`], and costs what is stored in it and
+    /// read of it. No windows show it.
     ///
     /// # Errors
     /// The system has no memory.
@@ -144,11 +145,11 @@ impl Nvm {
         Ok(self)
     }
 
-    /// From now on every store, write-back and fence is an event of `domain`, as `medium`. What was stored before is the base
-    /// of the recording.
+    /// From now on every store, write-back and fence is an event of `domain`, as `medium`. What was stored before is
+    /// the base of the recording.
     ///
-    /// Where caches survive ([`Domain::caches_survive`]) there are no write-backs, and stores are durable in their order:
-    /// `ondol_power::Kind::PersistentCaches` is the medium to explore then, `Kind::Nvm` otherwise.
+    /// Where caches survive ([`Domain::caches_survive`]) there are no write-backs, and stores are durable in their
+    /// order: `ondol_power::Kind::PersistentCaches` is the medium to explore then, `Kind::Nvm` otherwise.
     #[must_use]
     pub fn record(mut self, domain: Arc<ondol_power::PowerDomain>, medium: u32) -> Self {
         self.recorder = Some(Recorder::new(domain, medium));
@@ -230,8 +231,9 @@ impl Nvm {
         Stored::new(self)
     }
 
-    /// The proof for what other threads have fenced, as the caller says: each of them has set a word of DRAM after its fence (with `Release`), which this
-    /// thread has read (with `Acquire`). A fence is over when it returns, so what is stored after such a read comes after it for everybody.
+    /// The proof for what other threads have fenced, as the caller says: each of them has set a word of DRAM after its
+    /// fence (with `Release`), which this thread has read (with `Acquire`). A fence is over when it returns, so what is
+    /// stored after such a read comes after it for everybody.
     pub fn fenced_by_others(&self) -> Fenced<'_> {
         Fenced::by_others(self)
     }
@@ -248,7 +250,8 @@ impl Nvm {
         Ok(())
     }
 
-    /// The word at `offset`. What was published before it was (by [`crate::Fenced::publish`]) is seen by whoever sees the word.
+    /// The word at `offset`. What was published before it was (by [`crate::Fenced::publish`]) is seen by whoever sees
+    /// the word.
     ///
     /// # Errors
     /// `OutOfRange`, `Misaligned`, `Poisoned`.
@@ -259,13 +262,14 @@ impl Nvm {
         Ok(u64::from_le(word))
     }
 
-    /// Loses the line at `offset`, as a medium that fails does: reading it is an error until it is stored to as a whole.
+    /// Loses the line at `offset`, as a medium that fails does: reading it is an error until it is stored to as a
+    /// whole.
     pub fn poison(&self, offset: u64) {
         self.add_poison(offset..offset.saturating_add(1));
     }
 
-    /// First bytes of the lines that are lost: by [`Nvm::poison`], or by the kernel's list of a DAX device when it was opened. (The
-    /// list of a device below a file system is not translated to files.)
+    /// First bytes of the lines that are lost: by [`Nvm::poison`], or by the kernel's list of a DAX device when it was
+    /// opened. (The list of a device below a file system is not translated to files.)
     pub fn poisoned(&self) -> Vec<u64> {
         self.poison.all()
     }
@@ -473,7 +477,8 @@ impl Nvm {
 }
 
 impl Drop for Nvm {
-    /// Unmapping and closing alone would leave the lock to children that have not called exec yet. Who stores jointly has it as long as something is mapped.
+    /// Unmapping and closing alone would leave the lock to children that have not called exec yet. Who stores jointly
+    /// has it as long as something is mapped.
     fn drop(&mut self) {
         for file in self.claim.iter().chain(&self.file) {
             // If this fails, closing does it.

@@ -20,8 +20,8 @@ pub enum Access {
     /// Reading and storing; an exclusive lock.
     #[default]
     Write,
-    /// Reading and storing side by side with other processes; a shared lock, which lasts as long as the mapping. Who else stores where is theirs to
-    /// agree on. No descriptor stays open.
+    /// Reading and storing side by side with other processes; a shared lock, which lasts as long as the mapping. Who
+    /// else stores where is theirs to agree on. No descriptor stays open.
     Joint,
 }
 
@@ -39,11 +39,12 @@ pub struct NvmOptions {
 }
 
 impl Nvm {
-    /// Opens, locks and maps the DAX device or file at `path`: its whole pages. The lock is flock(2)'s, held as long as the `Nvm` lives.
+    /// Opens, locks and maps the DAX device or file at `path`: its whole pages. The lock is flock(2)'s, held as long as
+    /// the `Nvm` lives.
     ///
-    /// A file that may be stored to gets its blocks reserved, so that no store meets a full file system, which would be a SIGBUS. A
-    /// file that another program truncates under the mapping, or memory that fails in a way that the kernel's bad block list does
-    /// not know, is a SIGBUS still.
+    /// A file that may be stored to gets its blocks reserved, so that no store meets a full file system, which would be
+    /// a SIGBUS. A file that another program truncates under the mapping, or memory that fails in a way that the
+    /// kernel's bad block list does not know, is a SIGBUS still.
     ///
     /// # Errors
     /// `Locked` when somebody holds it, `Foreign` when it is not of [`NvmOptions::whose`], `Unfit` and `Domain` when

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 /// Ranges of lines, of which most batches have few: those take no allocation, which a signal handler may not make.
 type Lines = SmallVec<[Range<u64>; 4]>;
 
-/// Neither `Send` nor `Sync`: write-backs and non-temporal stores are completed by a fence of the thread that began them.
+/// Neither `Send` nor `Sync`: write-backs and non-temporal stores are completed by a fence of the thread that began
+/// them.
 type OfThisThread = PhantomData<*const ()>;
 
 /// Stores that may or may not survive a crash. One fence is enough for all of them.
@@ -66,10 +67,11 @@ impl<'n> Stored<'n> {
         Ok(())
     }
 
-    /// Stores `bytes` at any `offset`, whole lines past the caches: for blocks. From 256 bytes on this takes half as long as
-    /// [`Stored::store`] and a write-back. Other threads may see these bytes in any order before the fence.
+    /// Stores `bytes` at any `offset`, whole lines past the caches: for blocks. From 256 bytes on this takes half as
+    /// long as [`Stored::store`] and a write-back. Other threads may see these bytes in any order before the fence.
     ///
-    /// Where caches survive it is an ordinary store, for non-temporal stores would leave the order in which those are durable.
+    /// Where caches survive it is an ordinary store, for non-temporal stores would leave the order in which those are
+    /// durable.
     ///
     /// # Errors
     /// As for [`Stored::store`].
@@ -148,8 +150,8 @@ impl<'n> Stored<'n> {
         Ok(old)
     }
 
-    /// Takes in `len` bytes at `offset` that others have stored through the caches, with no write-back of their own: this batch makes them durable, as far as
-    /// this thread sees them now.
+    /// Takes in `len` bytes at `offset` that others have stored through the caches, with no write-back of their own:
+    /// this batch makes them durable, as far as this thread sees them now.
     ///
     /// # Errors
     /// `OutOfRange`.
@@ -159,7 +161,8 @@ impl<'n> Stored<'n> {
         Ok(())
     }
 
-    /// Begins the way of all stores of this batch to the medium, each line once. Nothing is to be done where caches survive.
+    /// Begins the way of all stores of this batch to the medium, each line once. Nothing is to be done where caches
+    /// survive.
     pub fn write_back(mut self) -> WrittenBack<'n> {
         merge(&mut self.lines);
         let bytes = self.lines.iter().map(|l| (l.end - l.start) * LINE).sum::<u64>() + self.copied;
@@ -228,7 +231,8 @@ impl<'n> Fenced<'n> {
     /// Stores a commit word in one step, and makes it durable. Others see it before that: see [`Fenced::tell_if`].
     ///
     /// # Errors
-    /// `OutOfRange`, `Misaligned`, `ReadOnly`, `Poisoned`; `Msync` and `Stopped`, after which the word may be there or not.
+    /// `OutOfRange`, `Misaligned`, `ReadOnly`, `Poisoned`; `Msync` and `Stopped`, after which the word may be there or
+    /// not.
     pub fn publish(&self, offset: u64, word: u64) -> Result<Published<'n>> {
         self.publish_all(&[(offset, word)])
     }
@@ -246,8 +250,8 @@ impl<'n> Fenced<'n> {
         Ok(Published { nvm: self.nvm })
     }
 
-    /// Stores a record that checks itself, at any `offset`, and makes it durable: one fence. After a crash on the way any of its words may
-    /// be there, and its own checksum must say so.
+    /// Stores a record that checks itself, at any `offset`, and makes it durable: one fence. After a crash on the way
+    /// any of its words may be there, and its own checksum must say so.
     ///
     /// # Errors
     /// As for [`Stored::store`]; `Msync` and `Stopped`, after which it may be there or not.

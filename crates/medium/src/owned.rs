@@ -27,7 +27,8 @@ pub struct Ownership {
     runs: Vec<Range<u64>>,
 }
 
-/// See the module documentation. Nothing of it is durable, and after a crash its pages hold anything. A child of fork(2) has no part in it.
+/// See the module documentation. Nothing of it is durable, and after a crash its pages hold anything. A child of
+/// fork(2) has no part in it.
 #[derive(Debug)]
 pub struct Owned {
     /// Given back before the pages are.
@@ -37,7 +38,8 @@ pub struct Owned {
 }
 
 impl Ownership {
-    /// Takes pages, as they are: ranges of bytes of the medium, whole pages. `None` if one of them is pinned, stored to or owned, or cannot be pinned at all.
+    /// Takes pages, as they are: ranges of bytes of the medium, whole pages. `None` if one of them is pinned, stored to
+    /// or owned, or cannot be pinned at all.
     ///
     /// # Errors
     /// `OutOfRange`, `Misaligned`.
@@ -64,7 +66,8 @@ impl Ownership {
         self.runs.iter().for_each(|run| self.nvm.clear(run.clone()));
     }
 
-    /// Maps them, one behind the other. `None`: the process or the kernel has no more mappings, or the medium cannot be mapped again, or not in such pieces.
+    /// Maps them, one behind the other. `None`: the process or the kernel has no more mappings, or the medium cannot be
+    /// mapped again, or not in such pieces.
     pub fn map(self) -> Option<Owned> {
         let file = self.nvm.file().filter(|_| rustix::param::page_size() as u64 == PAGE)?;
         let len = usize::try_from(self.runs.iter().map(|run| run.end - run.start).sum::<u64>()).ok()?;
@@ -85,16 +88,19 @@ impl Deref for Owned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: every page of the mapping is owned by `self` (`Ownership::new` has looked): stores of this process through the medium are refused, those before have ended, visibly, since `Pinnable::own` found
-        // none, and no other slice of it exists or can be made, here or elsewhere. Other processes have no right to store (as for `Pinned`), and a child of this one does not have the mapping. Only `deref_mut` changes bytes, through `&mut`.
+        // SAFETY: every page of the mapping is owned by `self` (`Ownership::new` has looked): stores of this process
+        // through the medium are refused, those before have ended, visibly, since `Pinnable::own` found none, and no
+        // other slice of it exists or can be made, here or elsewhere. Other processes have no right to store (as for
+        // `Pinned`), and a child of this one does not have the mapping. Only `deref_mut` changes bytes, through `&mut`.
         unsafe { self.stretch.bytes() }
     }
 }
 
 impl DerefMut for Owned {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `self` is borrowed as `&mut` as long as the slice lives. Who reads these pages through the medium meanwhile loads atomic words at other addresses, of which this slice
-        // has none, and makes nothing of them that has to be whole.
+        // SAFETY: as above; `self` is borrowed as `&mut` as long as the slice lives. Who reads these pages through the
+        // medium meanwhile loads atomic words at other addresses, of which this slice has none, and makes nothing of
+        // them that has to be whole.
         unsafe { self.stretch.bytes_mut(0..usize::MAX) }
     }
 }

@@ -1,4 +1,5 @@
-//! The instructions that make stores durable, and those that load whole lines. Every store that must survive a power cut comes through here.
+//! The instructions that make stores durable, and those that load whole lines. Every store that must survive a power
+//! cut comes through here.
 //!
 //! | | |
 //! |---|---|
@@ -56,14 +57,14 @@ impl Instructions {
     }
 }
 
-/// Waits until this thread's write-backs and non-temporal stores have reached the persistence domain: they are durable, and seen by
-/// others, before anything that this thread stores afterwards.
+/// Waits until this thread's write-backs and non-temporal stores have reached the persistence domain: they are durable,
+/// and seen by others, before anything that this thread stores afterwards.
 pub(crate) fn fence() {
     imp::fence();
 }
 
-/// Copies `src` past the caches to `dst`, which begins at a line and has whole lines, as many bytes as `src`. Durable at the next [`fence`] of
-/// this thread; other threads may rely on the order only after it.
+/// Copies `src` past the caches to `dst`, which begins at a line and has whole lines, as many bytes as `src`. Durable
+/// at the next [`fence`] of this thread; other threads may rely on the order only after it.
 ///
 /// # Panics
 /// The sizes differ or are not whole lines: callers cut them.
@@ -96,8 +97,8 @@ mod imp {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     use std::sync::atomic::AtomicU64;
 
-    /// CPUID leaf 7: EBX bit 24 is CLWB, bit 23 CLFLUSHOPT. Leaf 1: EDX bit 19 is CLFLUSH, EBX bits 15..8 the line in units of 8
-    /// bytes (Intel SDM vol. 2A, CPUID).
+    /// CPUID leaf 7: EBX bit 24 is CLWB, bit 23 CLFLUSHOPT. Leaf 1: EDX bit 19 is CLFLUSH, EBX bits 15..8 the line in
+    /// units of 8 bytes (Intel SDM vol. 2A, CPUID).
     pub(super) fn detect() -> Instructions {
         // SAFETY: every x86-64 processor has the instruction, and leaf 7 is asked only where it exists.
         #[allow(unused_unsafe, reason = "a safe function in newer Rust, not in the oldest that builds this")]
@@ -115,8 +116,8 @@ mod imp {
     }
 
     pub(super) fn write_back(by: Instructions, line: *const AtomicU64) {
-        // SAFETY: `line` comes from a slice, so it is mapped; the instructions change no contents, and `detect` (the only source of these
-        // values outside of tests, which ask it too) has seen that the processor has them.
+        // SAFETY: `line` comes from a slice, so it is mapped; the instructions change no contents, and `detect` (the
+        // only source of these values outside of tests, which ask it too) has seen that the processor has them.
         unsafe {
             match by {
                 Instructions::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
@@ -132,10 +133,11 @@ mod imp {
         unsafe { asm!("sfence", options(nostack, preserves_flags)) }
     }
 
-    /// Eight aligned words, each stored whole: to other threads like so many relaxed stores, until the fence without an order.
+    /// Eight aligned words, each stored whole: to other threads like so many relaxed stores, until the fence without an
+    /// order.
     pub(super) fn copy_line(to: &[AtomicU64], from: &[u8; LINE as usize]) {
-        // SAFETY: the caller has checked that `to` is one aligned line; atomics may be stored to through a shared reference; SSE2 is part
-        // of x86-64.
+        // SAFETY: the caller has checked that `to` is one aligned line; atomics may be stored to through a shared
+        // reference; SSE2 is part of x86-64.
         unsafe {
             asm!(
                 "movdqu {a}, [{from}]",
@@ -157,12 +159,13 @@ mod imp {
         }
     }
 
-    /// Eight aligned words, each loaded whole: like so many relaxed loads. To the compiler they are an instruction of its own that reads memory which it knows
-    /// nothing of, so that a store of another thread is no data race in the program that it sees; on every x86-64 processor that there is, an aligned word of a 16-byte load
-    /// is not divided, and both words lie in one line.
+    /// Eight aligned words, each loaded whole: like so many relaxed loads. To the compiler they are an instruction of
+    /// its own that reads memory which it knows nothing of, so that a store of another thread is no data race in the
+    /// program that it sees; on every x86-64 processor that there is, an aligned word of a 16-byte load is not divided,
+    /// and both words lie in one line.
     pub(super) fn load_line(to: &mut [u8; LINE as usize], from: &[AtomicU64]) {
-        // SAFETY: the caller has checked that `from` is one aligned line, which is mapped and may be changed by others, since it is of atomics;
-        // `to` is ours alone and has as many bytes; SSE2 is part of x86-64.
+        // SAFETY: the caller has checked that `from` is one aligned line, which is mapped and may be changed by others,
+        // since it is of atomics; `to` is ours alone and has as many bytes; SSE2 is part of x86-64.
         unsafe {
             asm!(
                 "movdqa {a}, [{from}]",

@@ -1,14 +1,15 @@
 //! Pages that are lent as slices: nobody stores to one as long as it is pinned.
 //!
-//! A store to a pinned page is refused, and a page that is being stored to is not pinned (`pinnable.rs`). So a slice never lies over bytes that change, whatever callers do. The argument:
-//! `docs/design/direct.md`.
+//! A store to a pinned page is refused, and a page that is being stored to is not pinned (`pinnable.rs`). So a slice
+//! never lies over bytes that change, whatever callers do. The argument: `docs/design/direct.md`.
 #![expect(unsafe_code, reason = "lends stored bytes")]
 
 use crate::{Nvm, NvmError, PAGE, Result};
 use ondol_env::sync::Arc;
 use std::ops::{Deref, Range};
 
-/// Pages of a medium, side by side, that nobody stores to as long as this is there: a slice of the stored bytes. It holds the medium, and its lock.
+/// Pages of a medium, side by side, that nobody stores to as long as this is there: a slice of the stored bytes. It
+/// holds the medium, and its lock.
 #[derive(Debug)]
 pub struct Pinned {
     nvm: Arc<Nvm>,
@@ -27,9 +28,11 @@ impl Deref for Pinned {
 
     fn deref(&self) -> &[u8] {
         let (at, len) = (self.bytes.start as usize, (self.bytes.end - self.bytes.start) as usize);
-        // SAFETY: the bytes lie in the mapping (`Nvm::pin` has looked), which lives as long as `nvm`; every bit pattern is a byte. Nobody changes them while the slice lives:
-        // each store of this process to these pages goes through `Pinnable::store`, which finds the pins that `self` holds and refuses, and those before have ended,
-        // visibly, since `Pinnable::pin` found none. Other processes have no right to store: the medium is locked, and `Pinnable` is not made for one that is shared.
+        // SAFETY: the bytes lie in the mapping (`Nvm::pin` has looked), which lives as long as `nvm`; every bit pattern
+        // is a byte. Nobody changes them while the slice lives: each store of this process to these pages goes through
+        // `Pinnable::store`, which finds the pins that `self` holds and refuses, and those before have ended, visibly,
+        // since `Pinnable::pin` found none. Other processes have no right to store: the medium is locked, and
+        // `Pinnable` is not made for one that is shared.
         unsafe { std::slice::from_raw_parts(self.nvm.base().byte_add(at).cast(), len) }
     }
 }
@@ -47,8 +50,9 @@ impl Drop for Pinned {
 }
 
 impl Nvm {
-    /// Pins whole pages, `len` bytes from `offset` on: nobody stores to them until what is returned is dropped, and stores are refused ([`NvmError::Pinned`]). `None` where pages cannot be
-    /// pinned: outside of the area `page-data` of a pool, in a medium that others store to, while somebody stores there, or with some 30,000 pins of a page.
+    /// Pins whole pages, `len` bytes from `offset` on: nobody stores to them until what is returned is dropped, and
+    /// stores are refused ([`NvmError::Pinned`]). `None` where pages cannot be pinned: outside of the area `page-data`
+    /// of a pool, in a medium that others store to, while somebody stores there, or with some 30,000 pins of a page.
     ///
     /// # Errors
     /// `OutOfRange`, `Misaligned`; `Poisoned` where some of it is lost.

@@ -25,7 +25,8 @@ use std::ops::Range;
 const STORER: u32 = 1 << 16;
 /// The most that either count comes to.
 const MOST: u32 = STORER / 2;
-/// In the place of pins: somebody has the page for himself, and stores to it in his own ways. It is pinned to all others, and takes no pin.
+/// In the place of pins: somebody has the page for himself, and stores to it in his own ways. It is pinned to all
+/// others, and takes no pin.
 const OWNED: u32 = MOST + 1;
 
 /// Pages of a medium that can be pinned.
@@ -90,7 +91,8 @@ impl Pinnable {
         pinned == words.len()
     }
 
-    /// Gives the pages of `bytes` to one who has them for himself: all of them, or none if somebody pins or stores to one, or it cannot be pinned.
+    /// Gives the pages of `bytes` to one who has them for himself: all of them, or none if somebody pins or stores to
+    /// one, or it cannot be pinned.
     pub(crate) fn own(&self, bytes: &Range<u64>) -> bool {
         let (words, first) = self.words(bytes);
         let (all, is_first) = ((bytes.end - bytes.start).div_ceil(PAGE), first == bytes.start / PAGE);

@@ -1,5 +1,6 @@
-//! Stores that are shared between processes now, with no way to the medium of their own: locks and counters of who is running, and bytes that somebody
-//! makes durable later ([`crate::Stored::others`]). After a crash any of them may be there.
+//! Stores that are shared between processes now, with no way to the medium of their own: locks and counters of who is
+//! running, and bytes that somebody makes durable later ([`crate::Stored::others`]). After a crash any of them may be
+//! there.
 
 use crate::nvm::exchange;
 use crate::{Nvm, Result};
@@ -27,7 +28,8 @@ impl Nvm {
         self.put(offset, bytes)
     }
 
-    /// A word that processes share, as it is now. Such words lie in the processor's caches: this is counted as no read of the medium, and takes as long as it does.
+    /// A word that processes share, as it is now. Such words lie in the processor's caches: this is counted as no read
+    /// of the medium, and takes as long as it does.
     ///
     /// # Errors
     /// As for [`Nvm::load_u64`].

@@ -1,7 +1,9 @@
-//! Pages of a medium at addresses that lie in a row, as they are now: one slice, whatever is stored to the medium afterwards.
+//! Pages of a medium at addresses that lie in a row, as they are now: one slice, whatever is stored to the medium
+//! afterwards.
 //!
-//! The mapping is private. A page of it is the medium's, and pinned, until somebody needs that one: then the kernel *parts* it, which gives the mapping a page of its own with the same
-//! contents. The slice shows the same bytes before and after. Who stores to a page of the snapshot has it parted first. Argument: `docs/design/direct.md`.
+//! The mapping is private. A page of it is the medium's, and pinned, until somebody needs that one: then the kernel
+//! *parts* it, which gives the mapping a page of its own with the same contents. The slice shows the same bytes before
+//! and after. Who stores to a page of the snapshot has it parted first. Argument: `docs/design/direct.md`.
 #![expect(unsafe_code, reason = "lends mapped bytes")]
 
 use crate::pin::Pinned;
@@ -23,7 +25,8 @@ pub enum Source<'b> {
     Bytes(&'b [u8]),
 }
 
-/// See the module documentation. It holds the medium, and its lock. Its bytes can be changed, too: for whoever has it, and nobody else.
+/// See the module documentation. It holds the medium, and its lock. Its bytes can be changed, too: for whoever has it,
+/// and nobody else.
 #[derive(Debug)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -46,8 +49,9 @@ struct Inner {
 }
 
 impl Snapshot {
-    /// Maps `parts` one behind the other, each so many pages. `None` where that cannot be: the medium cannot be mapped again, or not privately, a page of it cannot be pinned, the
-    /// process or the kernel has no more mappings, or the kernel parts no pages (before Linux 5.14).
+    /// Maps `parts` one behind the other, each so many pages. `None` where that cannot be: the medium cannot be mapped
+    /// again, or not privately, a page of it cannot be pinned, the process or the kernel has no more mappings, or the
+    /// kernel parts no pages (before Linux 5.14).
     ///
     /// # Errors
     /// As [`Nvm::pin`].
@@ -90,26 +94,29 @@ impl Snapshot {
         Parter { inner: self.inner.clone() }
     }
 
-    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call, so that reading them takes no page fault. False: they lie outside, or the kernel does not.
+    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call, so that reading them
+    /// takes no page fault. False: they lie outside, or the kernel does not.
     pub fn enter(&self, at: usize, len: usize) -> bool {
         let first = at / PAGE as usize * PAGE as usize;
         let end = at.saturating_add(len).min(self.len()).next_multiple_of(PAGE as usize);
         first < end && self.inner.stretch.enter(first, end - first).is_ok()
     }
 
-    /// Gives a page, by its number in the snapshot, memory of its own, and the medium its page back. False: it has that already, or the kernel has no memory.
+    /// Gives a page, by its number in the snapshot, memory of its own, and the medium its page back. False: it has that
+    /// already, or the kernel has no memory.
     pub fn part(&self, page: u64) -> bool {
         self.inner.part(page)
     }
 
-    /// Has the pages that these bytes lie in parted, as far as the kernel has memory: where in the medium (bytes) they were.
+    /// Has the pages that these bytes lie in parted, as far as the kernel has memory: where in the medium (bytes) they
+    /// were.
     pub fn part_bytes(&self, range: Range<usize>) -> Vec<u64> {
         let end = range.end.min(self.len());
         self.inner.part_all(range.start as u64 / PAGE..(end as u64).div_ceil(PAGE)).0
     }
 
-    /// Bytes of `range`, to be changed, and the places in the medium (bytes) of the pages that have been parted from it now. `None`: the range goes beyond the end, or the kernel has no memory;
-    /// no byte has changed then.
+    /// Bytes of `range`, to be changed, and the places in the medium (bytes) of the pages that have been parted from it
+    /// now. `None`: the range goes beyond the end, or the kernel has no memory; no byte has changed then.
     pub fn bytes_mut(&mut self, range: Range<usize>) -> (Option<&mut [u8]>, Vec<u64>) {
         if range.start > range.end || range.end > self.len() {
             return (None, Vec::new());
@@ -119,8 +126,9 @@ impl Snapshot {
             return (None, Vec::new());
         }
         let (parted, are_all) = self.inner.part_all(range.start as u64 / PAGE..(range.end as u64).div_ceil(PAGE));
-        // SAFETY: the bytes are those of `self`, which is borrowed as `&mut` as long as the slice lives; a `Parter` reaches none, and parting changes none. They can be stored to, and their pages are
-        // the mapping's own: none is pinned any more, so the medium's are not mapped there.
+        // SAFETY: the bytes are those of `self`, which is borrowed as `&mut` as long as the slice lives; a `Parter`
+        // reaches none, and parting changes none. They can be stored to, and their pages are the mapping's own: none is
+        // pinned any more, so the medium's are not mapped there.
         let bytes = are_all.then(|| unsafe { self.inner.stretch.bytes_mut(range) });
         (bytes, parted)
     }
@@ -143,7 +151,8 @@ impl Inner {
         is_parted
     }
 
-    /// Parts those of the pages that are not, neighbours in one call: where in the medium they were, and whether these are all, as the kernel may have no memory for some.
+    /// Parts those of the pages that are not, neighbours in one call: where in the medium they were, and whether these
+    /// are all, as the kernel may have no memory for some.
     fn part_all(&self, pages: Range<u64>) -> (Vec<u64>, bool) {
         let mut pins = self.pins.lock();
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -168,8 +177,9 @@ impl Deref for Snapshot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: what is mapped does not change as long as `self` is borrowed: mappings only change in `new`, and bytes in `bytes_mut`, both through `&mut`; each page of the medium in it is pinned, so
-        // nobody stores to it, until the mapping has a page of its own with the same bytes.
+        // SAFETY: what is mapped does not change as long as `self` is borrowed: mappings only change in `new`, and
+        // bytes in `bytes_mut`, both through `&mut`; each page of the medium in it is pinned, so nobody stores to it,
+        // until the mapping has a page of its own with the same bytes.
         unsafe { self.inner.stretch.bytes() }
     }
 }

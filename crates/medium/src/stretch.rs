@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Addresses are chosen to fit to the file's bytes modulo this, so that a large page of the file can be one of the processor's.
+/// Addresses are chosen to fit to the file's bytes modulo this, so that a large page of the file can be one of the
+/// processor's.
 const LARGE: usize = 2 << 20;
 
 /// How a range of zeros is mapped: no memory is set aside for it.
@@ -30,14 +31,16 @@ pub(crate) struct Stretch {
     hole: Range<usize>,
 }
 
-// SAFETY: the mappings belong to no thread. What they show is changed through `&mut` only, and reached as atomic words, or as bytes that nobody changes, otherwise; `part` and `enter` change
-// where the bytes lie and whether the processor knows, and the kernel does that beside whoever reads.
+// SAFETY: the mappings belong to no thread. What they show is changed through `&mut` only, and reached as atomic words,
+// or as bytes that nobody changes, otherwise; `part` and `enter` change where the bytes lie and whether the processor
+// knows, and the kernel does that beside whoever reads.
 unsafe impl Send for Stretch {}
 // SAFETY: as above.
 unsafe impl Sync for Stretch {}
 
 impl Stretch {
-    /// Reserves `len` bytes of zeros, a multiple of the page size above 0, for bytes of a file from about `congruent` on.
+    /// Reserves `len` bytes of zeros, a multiple of the page size above 0, for bytes of a file from about `congruent`
+    /// on.
     pub(crate) fn reserve(len: usize, congruent: u64) -> rustix::io::Result<Self> {
         let whole_len = len.checked_add(LARGE).ok_or(rustix::io::Errno::NOMEM)?;
         // SAFETY: a new mapping where the kernel finds room replaces nothing.
@@ -55,19 +58,22 @@ impl Stretch {
 
     /// All words; they can be loaded, not stored.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `first` is a multiple of the page size below 2 MiB, so the words lie in the reservation, aligned, which is readable for as long as
-        // nothing was lost; every bit pattern is a word; mappings under them change through `&mut self` only; and whoever stores to the same
-        // pages elsewhere does it by atomics. With a loss there are none.
+        // SAFETY: `first` is a multiple of the page size below 2 MiB, so the words lie in the reservation, aligned,
+        // which is readable for as long as nothing was lost; every bit pattern is a word; mappings under them change
+        // through `&mut self` only; and whoever stores to the same pages elsewhere does it by atomics. With a loss
+        // there are none.
         unsafe {
             let words = if self.lost { 0 } else { self.words };
             std::slice::from_raw_parts(self.whole.as_ptr().add(self.first).cast(), words)
         }
     }
 
-    /// Maps `len` bytes of `file` from `offset` on at byte `at`: whole pages that both have. Reading them first takes no page fault with `populate`.
+    /// Maps `len` bytes of `file` from `offset` on at byte `at`: whole pages that both have. Reading them first takes
+    /// no page fault with `populate`.
     ///
     /// # Errors
-    /// The kernel's, which has changed nothing (too many mappings, say) or left nothing there. [`Stretch::clear`] must follow.
+    /// The kernel's, which has changed nothing (too many mappings, say) or left nothing there. [`Stretch::clear`] must
+    /// follow.
     pub(crate) fn map(
         &mut self,
         at: usize,
@@ -88,7 +94,8 @@ impl Stretch {
         self.map_as(at, len, (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED), (file, offset))
     }
 
-    /// As [`Stretch::map`], so that pages can be parted from the file's. What is stored to those of the file shows until then.
+    /// As [`Stretch::map`], so that pages can be parted from the file's. What is stored to those of the file shows
+    /// until then.
     ///
     /// # Errors
     /// As [`Stretch::map`]; nothing may follow but dropping it.
@@ -97,8 +104,9 @@ impl Stretch {
         self.allow_stores(at, len)
     }
 
-    /// So that the kernel copies pages as if they were stored to, or bytes can be put there. In a step of its own, which leaves the mapping alone where memory for copies of all its pages cannot
-    /// be promised: a mapping that is made so can leave a hole then.
+    /// So that the kernel copies pages as if they were stored to, or bytes can be put there. In a step of its own,
+    /// which leaves the mapping alone where memory for copies of all its pages cannot be promised: a mapping that is
+    /// made so can leave a hole then.
     ///
     /// # Errors
     /// The kernel's; nothing has changed then.
@@ -116,7 +124,8 @@ impl Stretch {
         (file, offset): (&File, u64),
     ) -> rustix::io::Result<()> {
         let to = self.place(at, len)?;
-        // SAFETY: the range lies in the reservation, which is ours, and no reference to its words is alive beside `&mut self`.
+        // SAFETY: the range lies in the reservation, which is ours, and no reference to its words is alive beside `&mut
+        // self`.
         let mapped = unsafe { rustix::mm::mmap(to.cast(), len, prot, flags | MapFlags::FIXED, file, offset) };
         if mapped.is_err_and(|e| e != rustix::io::Errno::NOMEM) {
             // Where the file refuses, what was there is gone already. Too many mappings are refused before that.
@@ -149,7 +158,8 @@ impl Stretch {
         Ok(())
     }
 
-    /// Gives `len` bytes at byte `at`, whole pages that were mapped by [`Stretch::map_private`], memory of their own that holds the same.
+    /// Gives `len` bytes at byte `at`, whole pages that were mapped by [`Stretch::map_private`], memory of their own
+    /// that holds the same.
     ///
     /// # Errors
     /// The kernel has no memory.
@@ -209,19 +219,21 @@ impl Stretch {
     /// Some bytes of mappings that take stores and show nothing of a file, or the end of those that there are.
     ///
     /// # Safety
-    /// [`Stretch::allow_stores`] has been called for them, and they were parted from the file, or are zeros or bytes that were put there; or [`Stretch::map_stored`] has mapped them. Nobody else has a
-    /// slice of them as long as this one lives, or changes them.
+    /// [`Stretch::allow_stores`] has been called for them, and they were parted from the file, or are zeros or bytes
+    /// that were put there; or [`Stretch::map_stored`] has mapped them. Nobody else has a slice of them as long as this
+    /// one lives, or changes them.
     #[expect(clippy::mut_from_ref, reason = "what the caller says")]
     pub(crate) unsafe fn bytes_mut(&self, range: Range<usize>) -> &mut [u8] {
         let all = if self.lost { 0 } else { self.words * size_of::<AtomicU64>() };
         let end = range.end.min(all);
         let start = range.start.min(end);
-        // SAFETY: the bytes lie in the reservation, which is mapped as long as nothing was lost; the rest says the caller.
+        // SAFETY: the bytes lie in the reservation, which is mapped as long as nothing was lost; the rest says the
+        // caller.
         unsafe { std::slice::from_raw_parts_mut(self.whole.as_ptr().add(self.first + start), end - start) }
     }
 
-    /// Gives all mappings back and reserves addresses anew, of which there were too many mappings or none. If the kernel refuses that, too, nothing can be read
-    /// or mapped any more.
+    /// Gives all mappings back and reserves addresses anew, of which there were too many mappings or none. If the
+    /// kernel refuses that, too, nothing can be read or mapped any more.
     pub(crate) fn clear(&mut self, congruent: u64) {
         if self.unmap() {
             // The old one is lost, and unmaps nothing.
@@ -241,7 +253,8 @@ impl Stretch {
         let hole = std::mem::take(&mut self.hole);
         let parts = [0..hole.start, hole.end..self.whole_len];
         parts.into_iter().filter(|part| !part.is_empty()).fold(true, |all, part| {
-            // SAFETY: the reservation is ours but for the hole, where somebody else's mapping may lie, and no reference to its words is alive beside `&mut self`.
+            // SAFETY: the reservation is ours but for the hole, where somebody else's mapping may lie, and no reference
+            // to its words is alive beside `&mut self`.
             let done = unsafe { rustix::mm::munmap(self.whole.as_ptr().add(part.start).cast(), part.len()) };
             all && done.is_ok()
         })

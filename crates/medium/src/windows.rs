@@ -6,12 +6,13 @@
 //!   medium:   …  a │ … b │ … … … a+1 │   └▶ hidden: not read through here
 //! ```
 //!
-//! A processor's page table does the look-up that software does otherwise (papers/1). Pages are *shown* by mapping them over what was there; neighbours
-//! on the medium that are neighbours here take one call and one mapping. The kernel limits a process's mappings: what goes beyond is hidden, and that is no
-//! error.
+//! A processor's page table does the look-up that software does otherwise (papers/1). Pages are *shown* by mapping them
+//! over what was there; neighbours on the medium that are neighbours here take one call and one mapping. The kernel
+//! limits a process's mappings: what goes beyond is hidden, and that is no error.
 //!
-//! Reading copies words out; nobody gets a reference to bytes that others store to. What is shown changes only while [`Windows::close`] keeps all readers out, so no
-//! reader meets a mapping on its way, and none sees a page after it was taken away.
+//! Reading copies words out; nobody gets a reference to bytes that others store to. What is shown changes only while
+//! [`Windows::close`] keeps all readers out, so no reader meets a mapping on its way, and none sees a page after it was
+//! taken away.
 
 use crate::gate::{Closed, Gate};
 use crate::stretch::Stretch;
@@ -33,7 +34,8 @@ const RESERVED: u64 = 3;
 pub struct WindowsSpec {
     /// Pages of 4096 bytes that can be shown.
     pub pages: u64,
-    /// A byte of the medium that the first of them is likely to show: large pages of the medium can be large pages here.
+    /// A byte of the medium that the first of them is likely to show: large pages of the medium can be large pages
+    /// here.
     pub congruent: u64,
     /// Mappings that these windows may take; `None`: what other windows of the process leave of [`most_mappings`].
     pub most: Option<u64>,
@@ -116,7 +118,8 @@ impl Windows {
     /// Reserves addresses. Nothing is shown yet.
     ///
     /// # Errors
-    /// `NoWindows`: the medium has no file that can be mapped again, the system's pages have another size, or it has no addresses left.
+    /// `NoWindows`: the medium has no file that can be mapped again, the system's pages have another size, or it has no
+    /// addresses left.
     pub fn reserve(nvm: &Arc<Nvm>, spec: WindowsSpec) -> Result<Self> {
         let no = |what: String| NvmError::NoWindows { name: nvm.name().into(), what };
         if nvm.file().is_none() {
@@ -147,8 +150,8 @@ impl Windows {
         self.spec.pages
     }
 
-    /// Reads `buf.len()` bytes at `offset` of the windows, by words, as [`Nvm::read`]. False: some of it is hidden, the windows are being changed, or the medium has lost
-    /// lines; nothing was read, and it is to be read elsewhere.
+    /// Reads `buf.len()` bytes at `offset` of the windows, by words, as [`Nvm::read`]. False: some of it is hidden, the
+    /// windows are being changed, or the medium has lost lines; nothing was read, and it is to be read elsewhere.
     ///
     /// # Errors
     /// `OutOfRange`.
@@ -170,7 +173,8 @@ impl Windows {
         Ok(true)
     }
 
-    /// Keeps readers out, waits for those that are inside, and for whoever else has closed it. A thread that has closed it must not close it again.
+    /// Keeps readers out, waits for those that are inside, and for whoever else has closed it. A thread that has closed
+    /// it must not close it again.
     pub fn close(&self) -> ClosedWindows<'_> {
         ClosedWindows { windows: self, shown: self.gate.close() }
     }
@@ -273,8 +277,9 @@ impl Shown {
         mapped.is_ok()
     }
 
-    /// The kernel has refused a mapping: others take more than half of what the process may have. These begin anew, with half of what they had.
-    /// Nothing can be mended in place: at the limit the kernel refuses even the mapping of zeros.
+    /// The kernel has refused a mapping: others take more than half of what the process may have. These begin anew,
+    /// with half of what they had. Nothing can be mended in place: at the limit the kernel refuses even the mapping of
+    /// zeros.
     fn give_up(&mut self, congruent: u64) {
         self.stretch.clear(congruent);
         self.mapped.fill(0);

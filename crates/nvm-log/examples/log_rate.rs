@@ -1,7 +1,7 @@
 //! What a record and its commit cost: `cargo run --release -p ondol-nvm-log --example log_rate -- [BYTES]`.
 //!
-//! Each thread appends a record of so many bytes and commits it, over and over; beside it the same with one lock around both. The two take turns; medians of five rounds, and the
-//! counts of one.
+//! Each thread appends a record of so many bytes and commits it, over and over; beside it the same with one lock around
+//! both. The two take turns; medians of five rounds, and the counts of one.
 #![allow(clippy::disallowed_methods, reason = "it measures time, with threads of the system")]
 
 use ondol_env::sync::{Arc, Mutex};

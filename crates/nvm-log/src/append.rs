@@ -6,7 +6,8 @@ use crate::log::Log;
 use crate::pages::PageWrites;
 use crate::ring::{Claim, VOIDS};
 
-/// Room in a log for one record, whatever becomes of it: also where it is voided as often as can be, and for the commit after it.
+/// Room in a log for one record, whatever becomes of it: also where it is voided as often as can be, and for the commit
+/// after it.
 ///
 /// Dropping it gives the room back.
 #[derive(Debug)]
@@ -19,7 +20,8 @@ pub struct Promise<'l> {
     kept: u64,
 }
 
-/// Lines that nobody else has. What depends on a record, and is ordered after it by a lock, claims its own lines after this one's.
+/// Lines that nobody else has. What depends on a record, and is ordered after it by a lock, claims its own lines after
+/// this one's.
 ///
 /// Dropping it leaves a record of zeros.
 #[derive(Debug)]
@@ -31,7 +33,8 @@ pub struct Slot<'l> {
 }
 
 impl Log {
-    /// Promises room for a record with so many bytes of contents. To be called before any lock is taken that somebody who makes room could need.
+    /// Promises room for a record with so many bytes of contents. To be called before any lock is taken that somebody
+    /// who makes room could need.
     ///
     /// # Errors
     /// `TooLarge`; `Full`: commit, write home what is committed, release it, and ask again; `Stopped`.
@@ -54,7 +57,8 @@ impl Log {
 }
 
 impl<'l> Promise<'l> {
-    /// Claims lines for a record with so many bytes of contents, or as many as were promised if that is less. One atomic add.
+    /// Claims lines for a record with so many bytes of contents, or as many as were promised if that is less. One
+    /// atomic add.
     pub fn claim(mut self, bytes: u64) -> Slot<'l> {
         self.lines = self.lines.min(lines_of(bytes));
         let claim = self.log.ring.claim(self.lines, 0);
@@ -68,11 +72,13 @@ impl Slot<'_> {
         self.claim.lines * LINE - HEAD as u64
     }
 
-    /// Copies the contents and makes the record durable: one fence. Returns its position, which is not committed yet. Where a commit has voided it meanwhile it is
-    /// appended again, at most twice, behind that commit. A record that leaves lines unused ends with zeros.
+    /// Copies the contents and makes the record durable: one fence. Returns its position, which is not committed yet.
+    /// Where a commit has voided it meanwhile it is appended again, at most twice, behind that commit. A record that
+    /// leaves lines unused ends with zeros.
     ///
     /// # Errors
-    /// `TooLarge` for the lines that were claimed, which leaves a record of zeros; the memory's failure, after which the log is stopped.
+    /// `TooLarge` for the lines that were claimed, which leaves a record of zeros; the memory's failure, after which
+    /// the log is stopped.
     pub fn complete(self, contents: &[u8]) -> Result<u64> {
         self.complete_with(contents, None)
     }

@@ -1,4 +1,5 @@
-//! The log's area in a pool: where everything lies, the header and the tail with their two copies, and records as bytes.
+//! The log's area in a pool: where everything lies, the header and the tail with their two copies, and records as
+//! bytes.
 
 use crate::error::{LogError, Result};
 use crate::format::{HEAD, HEADER_BYTES, Header, LINE, Line, RECORD_BYTES, Seal, Tail};
@@ -81,7 +82,8 @@ impl Area {
         Ok(tail)
     }
 
-    /// Has both copies of header and tail whole. Before anything else is written: of a tail that a crash has torn there is only the other copy.
+    /// Has both copies of header and tail whole. Before anything else is written: of a tail that a crash has torn there
+    /// is only the other copy.
     pub(crate) fn mend(&self, tail: Tail) -> Result<()> {
         for copy in COPIES {
             if self.read_tail_copy(copy)? != Some(tail) {
@@ -148,7 +150,8 @@ impl Area {
         (self.lines() - position % self.lines()) * LINE
     }
 
-    /// Writes an operation's record, durably, and what is `beside` it. It takes all of its `lines`: zeros make shorter contents long enough.
+    /// Writes an operation's record, durably, and what is `beside` it. It takes all of its `lines`: zeros make shorter
+    /// contents long enough.
     pub(crate) fn write_record<'n>(
         &'n self,
         position: u64,
@@ -211,7 +214,8 @@ impl Area {
             && (after.is_empty() || read_whole(&self.nvm, self.start + RING_AT, after)?))
     }
 
-    /// Puts the record of an operation behind what is in `into`, if it is whole, and says where its contents lie in there.
+    /// Puts the record of an operation behind what is in `into`, if it is whole, and says where its contents lie in
+    /// there.
     pub(crate) fn read_record(&self, position: u64, into: &mut Vec<u8>) -> Result<Option<Range<usize>>> {
         let mut head = [0; HEAD];
         if !self.read(position, &mut head)? {

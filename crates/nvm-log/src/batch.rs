@@ -18,7 +18,8 @@ pub struct Batch {
 }
 
 impl Log {
-    /// The first batch, if anything is committed and not released. `None` also as long as somebody whose record its commit has voided may still write there: soon.
+    /// The first batch, if anything is committed and not released. `None` also as long as somebody whose record its
+    /// commit has voided may still write there: soon.
     pub fn first_batch(&self) -> Option<Batch> {
         let tail = self.begins();
         self.batch(tail.position, tail.number + 1)
@@ -34,7 +35,8 @@ impl Log {
         Some(Batch { number, from, commit, records })
     }
 
-    /// Puts a complete record that is not released behind what is in `into`, and says where its contents lie in there, with the zeros behind them if there are any.
+    /// Puts a complete record that is not released behind what is in `into`, and says where its contents lie in there,
+    /// with the zeros behind them if there are any.
     ///
     /// # Errors
     /// `NoRecord` when it is not there or not whole; the memory's failure; `into` is as it was then.

@@ -6,8 +6,8 @@ use crate::ring::Span;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 
 impl Log {
-    /// Makes everything up to the record at `position` committed and durable; whoever asks for the same at the same time waits for one commit. One
-    /// fence, or none where it was done before.
+    /// Makes everything up to the record at `position` committed and durable; whoever asks for the same at the same
+    /// time waits for one commit. One fence, or none where it was done before.
     ///
     /// # Errors
     /// The memory's failure, after which the log is stopped; `Stopped`.
@@ -15,8 +15,9 @@ impl Log {
         self.commit_after(position, |_| Ok::<(), LogError>(()))
     }
 
-    /// As [`Log::commit`]. What records name outside of the log is made durable by `barrier`, which whoever commits calls when all records that the commit covers are
-    /// complete, and before it counts; it is told the position below which they lie. Nobody else commits meanwhile.
+    /// As [`Log::commit`]. What records name outside of the log is made durable by `barrier`, which whoever commits
+    /// calls when all records that the commit covers are complete, and before it counts; it is told the position below
+    /// which they lie. Nobody else commits meanwhile.
     ///
     /// # Errors
     /// As for [`Log::commit`], and those of `barrier`, after which the log is stopped.

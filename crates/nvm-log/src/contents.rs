@@ -1,8 +1,8 @@
 //! What a log holds when it is found: after a crash, or left behind.
 //!
-//! One pass over the ring finds the lines of commits; their numbers must be without a gap. Between two of them everything must be whole but what the later one
-//! passes over. No commit line is durable before what it commits, so whatever is missing below a commit that is there is damage, and no
-//! crash.
+//! One pass over the ring finds the lines of commits; their numbers must be without a gap. Between two of them
+//! everything must be whole but what the later one passes over. No commit line is durable before what it commits, so
+//! whatever is missing below a commit that is there is damage, and no crash.
 
 use crate::area::{Area, Found, RING_AT};
 use crate::error::{Damage, Fault, LogError, Result};
@@ -49,11 +49,12 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Finds what is committed in the log of a pool, and verifies it. Where there is no log yet an empty one is made; a damaged copy of its header or tail is
-    /// written anew.
+    /// Finds what is committed in the log of a pool, and verifies it. Where there is no log yet an empty one is made; a
+    /// damaged copy of its header or tail is written anew.
     ///
     /// # Errors
-    /// `NoArea`, `Small`, `Newer`, `Header`, `Tail`, `Foreign`; `Damaged` with [`OnDamage::Refuse`]; the memory's failure.
+    /// `NoArea`, `Small`, `Newer`, `Header`, `Tail`, `Foreign`; `Damaged` with [`OnDamage::Refuse`]; the memory's
+    /// failure.
     pub fn open(pool: &Pool, env: &dyn Env, on_damage: OnDamage) -> Result<Self> {
         let (area, tail) = match Area::find(pool, env.random_uuid())? {
             Found::Nothing(area) => {
@@ -80,7 +81,8 @@ impl Contents {
         }
     }
 
-    /// Makes what the log of a pool holds, and its header, nothing: whoever opens it next makes a new one. Durable when this returns.
+    /// Makes what the log of a pool holds, and its header, nothing: whoever opens it next makes a new one. Durable when
+    /// this returns.
     ///
     /// # Errors
     /// The memory's failure.
@@ -121,7 +123,8 @@ impl Contents {
         self.damage.as_ref()
     }
 
-    /// Puts a record behind what is in `into`, and says where its contents lie in there, with the zeros behind them if there are any.
+    /// Puts a record behind what is in `into`, and says where its contents lie in there, with the zeros behind them if
+    /// there are any.
     ///
     /// # Errors
     /// `NoRecord`; the memory's failure; `into` is as it was then.
@@ -132,8 +135,8 @@ impl Contents {
 
     /// Makes it empty, durably: everything in it is durable elsewhere.
     pub(crate) fn forget(self) -> Result<(Area, Option<PageArea>, Tail)> {
-        // Records that no commit has covered lie behind the last one. Their positions must not come again: with new commits around them
-        // they would count.
+        // Records that no commit has covered lie behind the last one. Their positions must not come again: with new
+        // commits around them they would count.
         let position = self.unused;
         if position >= LIMIT {
             return Err(LogError::Spent { pool: self.area.name().into() });

@@ -182,7 +182,8 @@ impl Seal {
         zerocopy::transmute!(raw)
     }
 
-    /// Whether a line says of itself that it is the commit of this position: one look at most lines of a ring is enough.
+    /// Whether a line says of itself that it is the commit of this position: one look at most lines of a ring is
+    /// enough.
     pub(crate) fn is_commit_of(line: &Line, position: u64) -> bool {
         line[4] == COMMIT as u8 && line[8..16] == position.to_le_bytes()
     }

@@ -1,15 +1,17 @@
-//! The NVM log (papers/5): records of operations in NVM, each placed by one atomic add, and commits that wait for the records before them.
+//! The NVM log (papers/5): records of operations in NVM, each placed by one atomic add, and commits that wait for the
+//! records before them.
 //!
 //! ```text
 //!  promise ─▶ claim ───────▶ complete ────────────▶ commit ──────────────▶ batch ─────▶ release
 //!  (space)    (head += n)    (copied, one fence)    (one line, one fence)   (read it)    (tail moves on)
 //! ```
 //!
-//! A [`Log`] is a ring of 64-byte lines in an area of a pool. A **position** is the number of a line since the log was made; it never repeats. A *record* is whole
-//! or not there: one checksum covers it. What is committed when [`Log::commit`] returns is found by [`Contents::open`] after any crash that the NVM
-//! survives, in the order of positions, until [`Log::release`] gives its lines away. Operations that append side by side share one atomic number and no lock. A
-//! record whose thread has lost its processor is *voided* by the commit that waits for it, and its thread appends it again. Format,
-//! invariants and failure cases: `docs/design/scalable.md`.
+//! A [`Log`] is a ring of 64-byte lines in an area of a pool. A **position** is the number of a line since the log was
+//! made; it never repeats. A *record* is whole or not there: one checksum covers it. What is committed when
+//! [`Log::commit`] returns is found by [`Contents::open`] after any crash that the NVM survives, in the order of
+//! positions, until [`Log::release`] gives its lines away. Operations that append side by side share one atomic number
+//! and no lock. A record whose thread has lost its processor is *voided* by the commit that waits for it, and its
+//! thread appends it again. Format, invariants and failure cases: `docs/design/scalable.md`.
 //!
 //! Beside the log a pool may have an area of pages ([`PageArea`]): what records need not carry, because they name it.
 //!

@@ -14,7 +14,8 @@ use ondol_env::sync::{Arc, Mutex};
 /// How a log is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// A commit looks so often whether a record is complete, then voids it. Some microseconds: a thread that has its processor is done before that.
+    /// A commit looks so often whether a record is complete, then voids it. Some microseconds: a thread that has its
+    /// processor is done before that.
     pub patience: u32,
 }
 
@@ -72,8 +73,8 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Starts it, empty: what `contents` has of commits is durable elsewhere, says the caller, and is forgotten when this returns. After a crash before that all
-    /// of it is found again.
+    /// Starts it, empty: what `contents` has of commits is durable elsewhere, says the caller, and is forgotten when
+    /// this returns. After a crash before that all of it is found again.
     ///
     /// # Errors
     /// The memory's failure; `Spent` when its positions are used up.
@@ -129,11 +130,12 @@ impl Log {
         }
     }
 
-    /// Has the log begin behind commits whose records are durable elsewhere; their lines are free when this returns. In the order of their
-    /// positions, each once.
+    /// Has the log begin behind commits whose records are durable elsewhere; their lines are free when this returns. In
+    /// the order of their positions, each once.
     ///
     /// # Errors
-    /// `OutOfTurn`, which changes nothing; the memory's failure, after which they are not free and the log may begin here or there.
+    /// `OutOfTurn`, which changes nothing; the memory's failure, after which they are not free and the log may begin
+    /// here or there.
     pub fn release(&self, batches: &[crate::Batch]) -> Result<()> {
         let mut tail = self.tail.lock();
         let (mut next, mut lines) = (*tail, 0);

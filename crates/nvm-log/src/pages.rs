@@ -1,9 +1,10 @@
 //! Pages beside the log: what records need not carry, because they name it.
 //!
-//! They lie in an area of their own, or are free pages of the page table that an image lies under: that is an array of pages, too.
+//! They lie in an area of their own, or are free pages of the page table that an image lies under: that is an array of
+//! pages, too.
 //!
-//! A page holds something only as long as a record names it; which record, and what its checksum is, stands there. Who hands pages out keeps account of them in
-//! memory: after a crash nothing is handed out.
+//! A page holds something only as long as a record names it; which record, and what its checksum is, stands there. Who
+//! hands pages out keeps account of them in memory: after a crash nothing is handed out.
 
 use crate::error::Result;
 use ondol_env::sync::Arc;
@@ -40,8 +41,8 @@ impl PageArea {
         u32::try_from(self.len / size as u64).unwrap_or(u32::MAX)
     }
 
-    /// Begins to write pages, each as long as its contents. They are durable with the next fence of this thread: that of [`PageWrites::fence`], or of the record that
-    /// they are given to.
+    /// Begins to write pages, each as long as its contents. They are durable with the next fence of this thread: that
+    /// of [`PageWrites::fence`], or of the record that they are given to.
     ///
     /// # Errors
     /// The memory's failure; a page that is not there.

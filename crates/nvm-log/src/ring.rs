@@ -1,7 +1,8 @@
 //! The lock-free core: who has which lines, what is complete, and whose turn it is to commit.
 //!
-//! All of it is in DRAM, and nobody needs it after a crash. Each line has a word that the first line of a claim uses: state, length, and the lap that it
-//! belongs to, so that what is left of a lap ago says nothing. One committer at a time walks what is new; the next one takes its turn meanwhile.
+//! All of it is in DRAM, and nobody needs it after a crash. Each line has a word that the first line of a claim uses:
+//! state, length, and the lap that it belongs to, so that what is left of a lap ago says nothing. One committer at a
+//! time walks what is new; the next one takes its turn meanwhile.
 
 use crate::atomics::{AtomicBool, AtomicU64, Ordering, pause};
 use Ordering::{AcqRel, Acquire, Release};
@@ -150,7 +151,8 @@ impl Ring {
         Claim { position, lines, voided }
     }
 
-    /// The record is durable, says the caller. False: it was voided before that, and is not there. The caller writes nothing there any more.
+    /// The record is durable, says the caller. False: it was voided before that, and is not there. The caller writes
+    /// nothing there any more.
     pub(crate) fn complete(&self, claim: &Claim) -> bool {
         let Claim { position, lines, voided } = *claim;
         let (old, new) =
@@ -167,8 +169,8 @@ impl Ring {
         self.word(position).compare_exchange(old, new, AcqRel, Acquire).is_ok()
     }
 
-    /// Waits until the complete record, or the commit, at `through` is durable, or it is the caller's turn to make it so. While one commits the others wait, so that the next one
-    /// commits for all of them.
+    /// Waits until the complete record, or the commit, at `through` is durable, or it is the caller's turn to make it
+    /// so. While one commits the others wait, so that the next one commits for all of them.
     pub(crate) fn turn(&self, through: u64) -> Result<Option<Turn>, Failed> {
         let mut waited = 0;
         loop {
@@ -192,7 +194,8 @@ impl Ring {
         }
     }
 
-    /// Waits until everything between the two commits is complete or void, and voids what is not complete after `patience` looks.
+    /// Waits until everything between the two commits is complete or void, and voids what is not complete after
+    /// `patience` looks.
     pub(crate) fn gather(&self, turn: Turn, patience: u32) -> Result<Span, Failed> {
         let Turn { after, at } = turn;
         let number = self.number.load(Acquire) + 1;
@@ -250,7 +253,8 @@ impl Ring {
         self.head.0.load(Acquire)
     }
 
-    /// What is to be committed to have everything that is complete now: a record or a commit. `None` when it is durable.
+    /// What is to be committed to have everything that is complete now: a record or a commit. `None` when it is
+    /// durable.
     pub(crate) fn newest(&self) -> Option<u64> {
         'anew: loop {
             let begun = self.begun.0.load(Acquire);
@@ -281,7 +285,8 @@ impl Ring {
         }
     }
 
-    /// The complete records from `from` on up to the next commit, and its place. All of it is durable, and nobody writes there any more.
+    /// The complete records from `from` on up to the next commit, and its place. All of it is durable, and nobody
+    /// writes there any more.
     pub(crate) fn batch(&self, from: u64) -> Option<(Vec<u64>, u64)> {
         let end = self.durable();
         let (mut place, mut records) = (from, Vec::new());

@@ -1,4 +1,5 @@
-//! Space of the ring: what is promised or used. Each thread has a little in hand, so that a promise is no line of memory that all meet.
+//! Space of the ring: what is promised or used. Each thread has a little in hand, so that a promise is no line of
+//! memory that all meet.
 
 use ondol_env::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire};
 use ondol_env::thread_number;

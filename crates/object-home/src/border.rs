@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Threads of its own on which asynchronous work is done, while whoever asked for it waits. They have a clock and sockets, and end when this is dropped: work that nobody waits for ends
-/// with them, wherever it is.
+/// Threads of its own on which asynchronous work is done, while whoever asked for it waits. They have a clock and
+/// sockets, and end when this is dropped: work that nobody waits for ends with them, wherever it is.
 #[derive(Debug)]
 pub struct Border {
     runtime: Option<tokio::runtime::Runtime>,
@@ -29,7 +29,8 @@ impl Border {
         Ok(Self { runtime: Some(runtime) })
     }
 
-    /// Waits for `work`, which is done by those threads. May be called from threads of another runtime, too: they wait as at any call that blocks.
+    /// Waits for `work`, which is done by those threads. May be called from threads of another runtime, too: they wait
+    /// as at any call that blocks.
     ///
     /// # Panics
     /// As `work` does.
@@ -48,7 +49,8 @@ impl Border {
         }
     }
 
-    /// As [`Border::wait`], but the caller's thread does the work itself, between the times that it waits: it changes threads less often. For what is short.
+    /// As [`Border::wait`], but the caller's thread does the work itself, between the times that it waits: it changes
+    /// threads less often. For what is short.
     pub fn drive<T>(&self, work: impl Future<Output = T>) -> T {
         let Some(runtime) = &self.runtime else { unreachable!("it is only taken when this is dropped") };
         // Clock and tasks of the work are those of the runtime.

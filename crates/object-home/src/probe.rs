@@ -1,7 +1,8 @@
 //! Asks a store, before anything is believed, whether it keeps the conditions that it is given.
 //!
-//! What keeps two writers apart is *create if absent* ([`PutMode::Create`]). A store that ignores it acknowledges writes of a writer that another one has fenced,
-//! and they are lost. What a store merely cannot do is told apart from what it pretends to do.
+//! What keeps two writers apart is *create if absent* ([`PutMode::Create`]). A store that ignores it acknowledges
+//! writes of a writer that another one has fenced, and they are lost. What a store merely cannot do is told apart from
+//! what it pretends to do.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -112,9 +113,9 @@ pub enum ProbeError {
     },
 }
 
-/// Asks `store`, which the user named `name`, with objects below `under`, where nobody else has any. What is left of them when this returns
-/// is of no use to anybody; a store that answers has none left. It asks again by itself, so the store needs no retries of its own. To be
-/// called in a runtime with a clock, as [`crate::Border`] has it.
+/// Asks `store`, which the user named `name`, with objects below `under`, where nobody else has any. What is left of
+/// them when this returns is of no use to anybody; a store that answers has none left. It asks again by itself, so the
+/// store needs no retries of its own. To be called in a runtime with a clock, as [`crate::Border`] has it.
 ///
 /// # Errors
 /// The store is not fit for volumes, or gives no answer.
@@ -277,7 +278,8 @@ impl Asker<'_> {
         }
     }
 
-    /// Many put to `object` at once, under the same condition, each bytes of its own: those of the winners, and an answer that says nothing, if there was one.
+    /// Many put to `object` at once, under the same condition, each bytes of its own: those of the winners, and an
+    /// answer that says nothing, if there was one.
     async fn race(&self, object: &str, mode: &PutMode) -> (Vec<String>, Option<Error>) {
         let racers: Vec<String> = (0..RACERS).map(|n| format!("of racer {n}")).collect();
         let answers = join_all(racers.iter().map(|bytes| self.put(object, bytes, mode.clone()))).await;

@@ -1,5 +1,5 @@
-//! Replaces the configuration of a service, which lies in several files, in one transaction: after a crash at any moment, and for
-//! every reader at any moment, there is the old configuration or the new one, and never a mixture.
+//! Replaces the configuration of a service, which lies in several files, in one transaction: after a crash at any
+//! moment, and for every reader at any moment, there is the old configuration or the new one, and never a mixture.
 //!
 //! ```sh
 //! cargo run -p ondol --example config_swap

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p ondol --example contention [IMAGE]`
 //!
-//! Waits are the kernel's count of voluntary context switches of the working threads: without fsync nothing else in these
-//! loops gives up the processor, so they are waits for locks. They do not depend on how busy the machine is.
+//! Waits are the kernel's count of voluntary context switches of the working threads: without fsync nothing else in
+//! these loops gives up the processor, so they are waits for locks. They do not depend on how busy the machine is.
 #![allow(clippy::disallowed_methods, reason = "a program that measures")]
 
 use ondol::{FormatOptions, OpenOptions, Volume};

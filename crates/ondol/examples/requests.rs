@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p ondol --example requests [IMAGE] [OPTIONS]`
 //!
-//! Everything runs on one thread without fsync. The figures are that thread's processor time, which other programs on the
-//! machine hardly change; commits happen when the journal fills, and what of them runs on this thread is in the figures.
+//! Everything runs on one thread without fsync. The figures are that thread's processor time, which other programs on
+//! the machine hardly change; commits happen when the journal fills, and what of them runs on this thread is in the
+//! figures.
 #![allow(clippy::disallowed_methods, reason = "a program that measures")]
 
 use ondol::inodes::Inodes;

@@ -1,5 +1,6 @@
-//! A volume in an asynchronous program. Calls of a volume may wait for a disk, so they belong on the threads that the runtime keeps for that:
-//! `spawn_blocking`. Files are owned and may go there and come back. The library itself needs no runtime.
+//! A volume in an asynchronous program. Calls of a volume may wait for a disk, so they belong on the threads that the
+//! runtime keeps for that: `spawn_blocking`. Files are owned and may go there and come back. The library itself needs
+//! no runtime.
 //!
 //! ```sh
 //! cargo run -p ondol --example spawn_blocking

@@ -1,5 +1,5 @@
-//! A service that keeps its volume and an open file of it in one struct, and gives threads files of their own: no lifetime ties a file to its
-//! volume. Who is still at work when the volume is to be closed is said by path.
+//! A service that keeps its volume and an open file of it in one struct, and gives threads files of their own: no
+//! lifetime ties a file to its volume. Who is still at work when the volume is to be closed is said by path.
 //!
 //! ```sh
 //! cargo run -p ondol --example threads

@@ -70,8 +70,8 @@ impl Volume {
     /// Makes these the flags of chattr(1); bits that nobody can change are left as they are.
     ///
     /// # Errors
-    /// As the ioctl `FS_IOC_SETFLAGS`: EOPNOTSUPP for flags that ext4 does not have or not for this type of file, EPERM for
-    /// another change of what stays immutable.
+    /// As the ioctl `FS_IOC_SETFLAGS`: EOPNOTSUPP for flags that ext4 does not have or not for this type of file, EPERM
+    /// for another change of what stays immutable.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: u32) -> Result<()> {
         let path = path.as_ref();
         at(path, self.usable()?.set_flags(self.named(path)?, flags, u32::MAX))

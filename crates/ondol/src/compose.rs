@@ -4,8 +4,8 @@
 //!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ examine ─▶ engine ─▶ mark mounted ─▶ inode-level volume ─▶ orphans
 //! ```
 //!
-//! Up to *examine* only replay and MMP write. What fails later takes the marks of a mounted volume away again: whoever mends it must be able to
-//! open it.
+//! Up to *examine* only replay and MMP write. What fails later takes the marks of a mounted volume away again: whoever
+//! mends it must be able to open it.
 
 use crate::background::Work;
 use crate::bucket::{self, Held};
@@ -453,8 +453,8 @@ impl Composed {
         steps
     }
 
-    /// Commits everything, empties the journal and marks the image clean, even if orphans are damaged and stay: e2fsck must be able to take it. The
-    /// lock is released when the store is dropped.
+    /// Commits everything, empties the journal and marks the image clean, even if orphans are damaged and stay: e2fsck
+    /// must be able to take it. The lock is released when the store is dropped.
     pub(crate) fn close(&self) -> Result<()> {
         if let Some(why) = self.engine.aborted() {
             // There is no log to recover.

@@ -17,8 +17,8 @@ const BATCH: usize = 256;
 
 /// The entries of a directory, without `.` and `..`: an iterator, as `std::fs::ReadDir`.
 ///
-/// It has the directory open. An entry that is there all the while comes exactly once, whatever else is made, removed or renamed
-/// meanwhile. It ends after an error.
+/// It has the directory open. An entry that is there all the while comes exactly once, whatever else is made, removed
+/// or renamed meanwhile. It ends after an error.
 pub struct ReadDir {
     dir: Arc<OpenDir>,
     read: VecDeque<Found>,

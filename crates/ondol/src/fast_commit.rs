@@ -1,9 +1,9 @@
 //! Fast commits, which ext4 writes behind the log: replayed as one transaction.
 //!
-//! What they come to is found out in memory: the log is replayed there, then they are done with ordinary operations. The blocks that differ
-//! afterwards become an ordinary transaction in the log, in the place of the fast commits, and that is replayed as any other. So a crash
-//! finds either the fast commits or the transaction, whole. Zeros in parts of inode tables that nobody reads before need no transaction:
-//! they go home at once, however many they are.
+//! What they come to is found out in memory: the log is replayed there, then they are done with ordinary operations.
+//! The blocks that differ afterwards become an ordinary transaction in the log, in the place of the fast commits, and
+//! that is replayed as any other. So a crash finds either the fast commits or the transaction, whole. Zeros in parts of
+//! inode tables that nobody reads before need no transaction: they go home at once, however many they are.
 
 use crate::media::Media;
 use crate::{Options, Result, compose};

@@ -96,7 +96,8 @@ impl OpenOptions {
     /// Opens the file.
     ///
     /// # Errors
-    /// As open(2). `EINVAL` when it is opened neither to read, write nor append; to create or truncate without writing; or to append and truncate.
+    /// As open(2). `EINVAL` when it is opened neither to read, write nor append; to create or truncate without writing;
+    /// or to append and truncate.
     pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         at(path, self.check())?;
@@ -118,8 +119,8 @@ impl OpenOptions {
         Ok(file)
     }
 
-    /// Makes and opens a file without a name (O_TMPFILE). It is deleted when it is dropped, unless [`File::link`] has named it;
-    /// from directory `dir` it inherits what a file there would.
+    /// Makes and opens a file without a name (O_TMPFILE). It is deleted when it is dropped, unless [`File::link`] has
+    /// named it; from directory `dir` it inherits what a file there would.
     ///
     /// # Errors
     /// As open(2).
@@ -131,7 +132,8 @@ impl OpenOptions {
         Ok(self.opened(volume, attr.ino, path))
     }
 
-    /// Opens a file once more that somebody has open, by its inode number ([`File::ino`]): whether it may be written to anywhere was asked then. It is not made, nor made empty.
+    /// Opens a file once more that somebody has open, by its inode number ([`File::ino`]): whether it may be written to
+    /// anywhere was asked then. It is not made, nor made empty.
     ///
     /// # Errors
     /// `ENOENT` when it is gone, and for inodes that are the file system's own.
@@ -194,8 +196,9 @@ impl OpenOptions {
 
 /// An open file. It stays readable and writable when its last name is removed, until it is dropped.
 ///
-/// It does not borrow its volume. It may go to another thread, or live beside the volume in a struct, and the volume stays mounted until it is
-/// dropped ([`Volume::close`]). As with `std::fs::File`, dropping it makes nothing durable: [`File::sync_all`] does.
+/// It does not borrow its volume. It may go to another thread, or live beside the volume in a struct, and the volume
+/// stays mounted until it is dropped ([`Volume::close`]). As with `std::fs::File`, dropping it makes nothing durable:
+/// [`File::sync_all`] does.
 ///
 /// ```
 /// # use ondol::{File, FormatOptions, Volume};

@@ -17,8 +17,8 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
-/// How a volume is made; everything that is not set is decided as mke2fs does, but for the journal: its engine is `compressed`, its data mode
-/// `journal`, and it is larger.
+/// How a volume is made; everything that is not set is decided as mke2fs does, but for the journal: its engine is
+/// `compressed`, its data mode `journal`, and it is larger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
     size: Option<u64>,
@@ -142,7 +142,8 @@ impl FormatOptions {
         self
     }
 
-    /// Bytes in a chunk, in object storage alone: a power of two from 4096 to 65536. Chunks are what is stored, compressed and looked up as one. 4096.
+    /// Bytes in a chunk, in object storage alone: a power of two from 4096 to 65536. Chunks are what is stored,
+    /// compressed and looked up as one. 4096.
     #[must_use]
     pub fn chunk(mut self, bytes: u64) -> Self {
         self.chunk = Some(bytes);
@@ -170,14 +171,16 @@ const ZEROS: usize = 1 << 20;
 const HEAD: u64 = OFFSET + SIZE as u64;
 
 impl Volume {
-    /// Makes an empty ext4 volume on the file or block device at `path`, in the NVM pool that `nvm:POOL` names (see [`crate::pool_of`]), or in object storage ([`crate::is_in_bucket`]). Durable when this returns.
+    /// Makes an empty ext4 volume on the file or block device at `path`, in the NVM pool that `nvm:POOL` names (see
+    /// [`crate::pool_of`]), or in object storage ([`crate::is_in_bucket`]). Durable when this returns.
     ///
-    /// Everything that can be known before is checked before anything is written: the options, what the target holds, and that a regular file's
-    /// medium has room. A file that was not there before is removed again when this fails. Returns what a pool had before, which is lost.
+    /// Everything that can be known before is checked before anything is written: the options, what the target holds,
+    /// and that a regular file's medium has room. A file that was not there before is removed again when this fails.
+    /// Returns what a pool had before, which is lost.
     ///
     /// # Errors
-    /// `Holds` when there is something already and `force` is not set; the size is missing or too small; an option cannot be
-    /// honoured; the target is in use; the store's failure.
+    /// `Holds` when there is something already and `force` is not set; the size is missing or too small; an option
+    /// cannot be honoured; the target is in use; the store's failure.
     pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<GivenUp> {
         let path = path.as_ref();
         if bucket::is_in_bucket(path) {
@@ -281,8 +284,8 @@ pub(crate) fn plan(
     Plan::new(&o, size)
 }
 
-/// Makes a regular file one of `size` zeros. Its medium's room for all that `plan` writes is taken first, so that a full one costs nothing of what
-/// was there.
+/// Makes a regular file one of `size` zeros. Its medium's room for all that `plan` writes is taken first, so that a
+/// full one costs nothing of what was there.
 fn clear(store: &mut FileStore, plan: &Plan, size: u64) -> Result<()> {
     let written = written(plan);
     let mut reserved = true;

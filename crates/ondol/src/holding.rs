@@ -1,4 +1,5 @@
-//! The hold on a protected volume (MMP) while it is being opened: recovery may take longer than others wait before they take it.
+//! The hold on a protected volume (MMP) while it is being opened: recovery may take longer than others wait before they
+//! take it.
 
 use crate::{Error, Result};
 use ondol_env::Env;
@@ -9,7 +10,8 @@ use std::time::Duration;
 /// How often the thread looks whether it is time to say again that the volume is in use.
 const TICK: Duration = Duration::from_millis(500);
 
-/// A hold that a thread keeps alive until [`Holding::end`]. Dropped before, as when opening fails, it lets go of the volume.
+/// A hold that a thread keeps alive until [`Holding::end`]. Dropped before, as when opening fails, it lets go of the
+/// volume.
 pub(crate) struct Holding(Option<Kept>);
 
 struct Kept {

@@ -1,5 +1,6 @@
-//! Where an image lies: in a file or on a block device, in an NVM pool under a page table, or in object storage. A target that begins with `nvm:` names a pool, one that begins with
-//! `s3://` or the like a place in object storage; everything else is told apart here, and nowhere above.
+//! Where an image lies: in a file or on a block device, in an NVM pool under a page table, or in object storage. A
+//! target that begins with `nvm:` names a pool, one that begins with `s3://` or the like a place in object storage;
+//! everything else is told apart here, and nowhere above.
 
 use crate::bucket::{self, Terms};
 use crate::format::{plan, write};
@@ -23,7 +24,8 @@ use std::path::{Path, PathBuf};
 
 const PREFIX: &[u8] = b"nvm:";
 
-/// The pool that a target of the form `nvm:POOL` names: its image lies in the pool itself, under a page table. A file whose name begins so is `./nvm:…`.
+/// The pool that a target of the form `nvm:POOL` names: its image lies in the pool itself, under a page table. A file
+/// whose name begins so is `./nvm:…`.
 pub fn pool_of(target: &Path) -> Option<&Path> {
     target.as_os_str().as_bytes().strip_prefix(PREFIX).map(|rest| Path::new(OsStr::from_bytes(rest)))
 }
@@ -83,7 +85,8 @@ fn table(pool: &Path, access: Access) -> Result<PageTable> {
     attach(&open_pool(pool, access)?)
 }
 
-/// Attaches the page table in a pool. Pages that a log in the same pool names are nobody else's from the first write on.
+/// Attaches the page table in a pool. Pages that a log in the same pool names are nobody else's from the first write
+/// on.
 ///
 /// # Errors
 /// There is no table, or it is damaged; the pool is open for writing, and its log cannot be read; the medium's failure.
@@ -187,11 +190,13 @@ pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<GivenUp> {
     make(pool, size, force, planned, |plan, table| write(table, &plan))
 }
 
-/// Makes a table for an image of `size` bytes (of all that fits without it) in a pool, which is made if it is not there. `ready` is asked first, with the size, and what it
-/// answers is what `fill` writes. Durable when this returns, which says what the pool had before. A pool that was not there before is removed again when this fails.
+/// Makes a table for an image of `size` bytes (of all that fits without it) in a pool, which is made if it is not
+/// there. `ready` is asked first, with the size, and what it answers is what `fill` writes. Durable when this returns,
+/// which says what the pool had before. A pool that was not there before is removed again when this fails.
 ///
 /// # Errors
-/// `Holds` when there is a table already, or the pool is attached to a volume, and `force` is not set; the pool is in use, is none, or has no room; what `ready` and `fill` say.
+/// `Holds` when there is a table already, or the pool is attached to a volume, and `force` is not set; the pool is in
+/// use, is none, or has no room; what `ready` and `fill` say.
 pub(crate) fn make<T>(
     path: &Path,
     size: Option<u64>,

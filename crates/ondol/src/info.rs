@@ -1,4 +1,5 @@
-//! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
+//! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json`
+//! prints.
 
 use crate::bucket::{self, BucketInfo};
 use crate::home;
@@ -37,8 +38,8 @@ pub struct Info {
     pub inode_size: u16,
     /// Feature names as mke2fs has them.
     pub features: Vec<String>,
-    /// `clean`, `dirty` (the journal must be replayed), `errors`, `unclean` (not unmounted cleanly, without a journal) or
-    /// `mounted`.
+    /// `clean`, `dirty` (the journal must be replayed), `errors`, `unclean` (not unmounted cleanly, without a journal)
+    /// or `mounted`.
     pub state: &'static str,
     /// The journal, if the image has one.
     pub journal: Option<JournalInfo>,
@@ -91,7 +92,8 @@ pub struct MountInfo {
     pub fsync: &'static str,
     /// The options that hold as long as it is mounted, as `mount -o` takes them.
     pub options: String,
-    /// The class of the device below the image, by which engines decide what to delay, to compress and to write through.
+    /// The class of the device below the image, by which engines decide what to delay, to compress and to write
+    /// through.
     pub device: &'static str,
     /// Changes are refused.
     pub read_only: bool,
@@ -232,7 +234,8 @@ impl Volume {
         Ok(info)
     }
 
-    /// As [`Volume::info`], with what a volume in object storage takes there: the store is asked for a list, which is waited for up to ten seconds.
+    /// As [`Volume::info`], with what a volume in object storage takes there: the store is asked for a list, which is
+    /// waited for up to ten seconds.
     ///
     /// # Errors
     /// As [`Volume::info`]. A store that does not answer leaves it out.
@@ -277,7 +280,8 @@ impl Volume {
         }
     }
 
-    /// What the pages of the pool are used for; `None` if the volume does not lie in one, or its blocks are smaller than its pages.
+    /// What the pages of the pool are used for; `None` if the volume does not lie in one, or its blocks are smaller
+    /// than its pages.
     pub fn pages(&self) -> Option<Pages> {
         let (composed, statfs) = (self.composed(), self.inodes().statfs());
         let lender = composed.store.lender().filter(|lender| lender.page_bytes() == statfs.block_size)?;
@@ -300,8 +304,8 @@ impl Volume {
         })
     }
 
-    /// Counts what happens on the NVM that this volume lies on or has in front of it, also after it is closed, as its last writes are then. Its pool stays taken as long as
-    /// this is there.
+    /// Counts what happens on the NVM that this volume lies on or has in front of it, also after it is closed, as its
+    /// last writes are then. Its pool stays taken as long as this is there.
     pub fn nvm_meter(&self) -> NvmMeter {
         self.composed().nvm.clone()
     }

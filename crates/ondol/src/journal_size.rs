@@ -1,11 +1,11 @@
 //! A journal of another size. The new one is written as a file without a name; then it and the journal change places.
 //!
-//! They change places by a transaction (the blocks of both inodes, the superblock and its copies) that stands in the log of **both**
-//! journals before any of it goes home, in the old one last: its commit block there decides. Replaying either is all there is to
-//! do, and recovery does that: whichever journal the image has after a crash, its log holds what is missing. From before the file is made until
-//! everything is home the image is marked as one that only Ondol can recover. Before the decision the file is an orphan with the
-//! new blocks, afterwards one with the old blocks; the next who opens the image deletes it.
-//! `docs/design/journal.md` has the steps.
+//! They change places by a transaction (the blocks of both inodes, the superblock and its copies) that stands in the
+//! log of **both** journals before any of it goes home, in the old one last: its commit block there decides. Replaying
+//! either is all there is to do, and recovery does that: whichever journal the image has after a crash, its log holds
+//! what is missing. From before the file is made until everything is home the image is marked as one that only Ondol
+//! can recover. Before the decision the file is an orphan with the new blocks, afterwards one with the old blocks; the
+//! next who opens the image deletes it. `docs/design/journal.md` has the steps.
 //!
 //! Why a crash does no harm: as long as the journal's inode has its old map, the old log is unchanged, since it is
 //! emptied only when everything is in place and flushed. As soon as the inode has the new map, the new log counts, and
@@ -25,12 +25,12 @@ use ondol_volume::{Error as VolumeError, Fallocate, Image, Ino, Volume as Inodes
 /// Bytes of zeros written at once.
 const CHUNK: u64 = 1 << 20;
 
-/// Gives the image on `media` a journal of `bytes`, rounded down to whole blocks, if its own is of another size; says whether it was. Then the image
-/// needs recovery, which whoever opens it next does.
+/// Gives the image on `media` a journal of `bytes`, rounded down to whole blocks, if its own is of another size; says
+/// whether it was. Then the image needs recovery, which whoever opens it next does.
 ///
 /// # Errors
-/// The journal lies on another device; it would be too short, or take more than half of what is free; the image is in use or corrupt; the
-/// store's failure. The old journal is in its place then, or the new one after recovery.
+/// The journal lies on another device; it would be too short, or take more than half of what is free; the image is in
+/// use or corrupt; the store's failure. The old journal is in its place then, or the new one after recovery.
 pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn Env>) -> Result<bool> {
     let image = Image::open(media.store.clone())?;
     let state = |what: String| Error::state(image.name(), what);
@@ -109,7 +109,8 @@ fn write_zeros(inodes: &Inodes, ino: Ino, bytes: u64) -> Result<()> {
     Ok(inodes.sync()?)
 }
 
-/// Lets the two change places, beneath an engine that has nothing to write any more. The transaction is durable when this returns.
+/// Lets the two change places, beneath an engine that has nothing to write any more. The transaction is durable when
+/// this returns.
 fn exchange(media: &Media, composed: &Composed, twin: Ino, env: &Arc<dyn Env>) -> Result<()> {
     let store = &media.store;
     store.flush()?;

@@ -1,8 +1,8 @@
 //! Ondol: a crash-consistent ext4 in user space, as a library.
 //!
 //! A [`Volume`] is an ordinary ext4 image, opened without a kernel module and without root. Its calls feel like
-//! `std::fs`; what they promise after a crash is more: in `data=journal` the volume holds exactly the state after some prefix
-//! of the operations that took effect, including everything up to the last completed [`Volume::sync`].
+//! `std::fs`; what they promise after a crash is more: in `data=journal` the volume holds exactly the state after some
+//! prefix of the operations that took effect, including everything up to the last completed [`Volume::sync`].
 //!
 //! ```
 //! use ondol::{FormatOptions, OpenOptions, Volume};
@@ -36,7 +36,8 @@
 //! - `object`: a volume may lie in object storage. A target such as `s3://BUCKET/PREFIX` names it ([`is_in_bucket`]),
 //!   [`snapshot`] keeps it as it is.
 //!
-//! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy. What is stored to [`File::map_mut`] is committed as one.
+//! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy. What is stored to
+//! [`File::map_mut`] is committed as one.
 //!
 //! [`Volume::scratch`] is working memory out of the free space of a volume in a pool.
 //!

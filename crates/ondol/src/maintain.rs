@@ -42,7 +42,8 @@ impl RecoverReport {
 }
 
 /// Replays the journal of the image at `path`, deletes orphans, and marks the image clean: any ext4 program can take it
-/// then. Of an image that is mounted read-only because of its features, the journal alone is replayed. Durable when this returns.
+/// then. Of an image that is mounted read-only because of its features, the journal alone is replayed. Durable when
+/// this returns.
 ///
 /// # Errors
 /// The image is in use, corrupt, or needs a feature that is not known.
@@ -50,7 +51,8 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
     compose::recover(&home::media(path.as_ref(), Access::Write)?, Arc::new(System))
 }
 
-/// As [`recover`], of an image whose last changes lie in the NVM pool at `pool`. Image and pool need each other no more then.
+/// As [`recover`], of an image whose last changes lie in the NVM pool at `pool`. Image and pool need each other no more
+/// then.
 ///
 /// # Errors
 /// As [`recover`]; the pool is in use, is none, or is another.
@@ -71,8 +73,8 @@ pub fn recover_telling(path: impl AsRef<Path>, pool: Option<&Path>, told: Told) 
     compose::recover(&media, Arc::new(System))
 }
 
-/// Replays the journal of the image on `media`, if it holds anything, and marks the image recovered. Orphans stay for the next
-/// who opens it. Durable when this returns.
+/// Replays the journal of the image on `media`, if it holds anything, and marks the image recovered. Orphans stay for
+/// the next who opens it. Durable when this returns.
 ///
 /// # Errors
 /// The image is not ext4, corrupt, or needs a feature that is not known; or the store's failure.
@@ -91,11 +93,13 @@ pub struct Tune {
     pub journal_size: Option<u64>,
 }
 
-/// Changes how the clean image at `path` is journaled. It stays an image that every ext4 program takes. Durable when this returns.
+/// Changes how the clean image at `path` is journaled. It stays an image that every ext4 program takes. Durable when
+/// this returns.
 ///
 /// # Errors
-/// The image is in use, is not clean, or has no journal of its own; the size is less than 1024 blocks or more than half of what is free; or
-/// the store's failure. When that cuts a change of the size short, opening the image brings it to its end or back.
+/// The image is in use, is not clean, or has no journal of its own; the size is less than 1024 blocks or more than half
+/// of what is free; or the store's failure. When that cuts a change of the size short, opening the image brings it to
+/// its end or back.
 pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
     tune_store(home::open(path.as_ref(), Access::Write)?, tune, Arc::new(System))
 }
@@ -152,8 +156,8 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
 pub struct CheckReport {
     /// The journal holds transactions, which must be replayed before anything else can be judged.
     pub needs_recovery: bool,
-    /// The image is marked as mounted or not unmounted cleanly, and its journal is empty. Everything has been looked at; whoever opens it for
-    /// writing takes the mark away.
+    /// The image is marked as mounted or not unmounted cleanly, and its journal is empty. Everything has been looked
+    /// at; whoever opens it for writing takes the mark away.
     pub unclean: bool,
     /// What breaks the rules, one line each, up to ten thousand.
     pub problems: Vec<String>,
@@ -216,8 +220,8 @@ fn by_copy(store: &Arc<dyn BlockStore>, block: u64) -> Result<Image> {
     image.ok_or_else(none)
 }
 
-/// Records in the image at `path` that [`check`] found it clean: the mark of earlier errors, which kernels and fsck look at,
-/// is taken away. Durable when this returns.
+/// Records in the image at `path` that [`check`] found it clean: the mark of earlier errors, which kernels and fsck
+/// look at, is taken away. Durable when this returns.
 ///
 /// # Errors
 /// The image is in use or is not ext4; or the store's failure.

@@ -11,7 +11,8 @@ use std::ops::{Deref, Range, RangeBounds};
 /// Where a map may begin in its file, bytes.
 const PAGE: u64 = ondol_medium::PAGE;
 
-/// A file, or a part of it, as it was when [`File::map_mut`] was called, and what has been stored to it since: by whoever has this, who alone sees it until [`MapMut::commit`].
+/// A file, or a part of it, as it was when [`File::map_mut`] was called, and what has been stored to it since: by
+/// whoever has this, who alone sees it until [`MapMut::commit`].
 ///
 /// Dropping it gives up what is not committed.
 pub struct MapMut {
@@ -66,12 +67,14 @@ impl MapMut {
         self.stores.iter().map(|range| range.len() as u64).sum()
     }
 
-    /// Some of the bytes, to be stored to. All of them count as stored to, and the next commit writes them. Nobody else sees it before.
+    /// Some of the bytes, to be stored to. All of them count as stored to, and the next commit writes them. Nobody else
+    /// sees it before.
     ///
     /// The first time, pages of the file get memory of their own; that takes about as long as copying them.
     ///
     /// # Errors
-    /// `EINVAL` for a range that goes beyond the end of the map; `EFBIG` where there is no memory. Nothing counts as stored then.
+    /// `EINVAL` for a range that goes beyond the end of the map; `EFBIG` where there is no memory. Nothing counts as
+    /// stored then.
     pub fn bytes_mut(&mut self, range: Range<usize>) -> Result<&mut [u8]> {
         if self.get(range.clone()).is_none() {
             return at(self.file.path(), Err(VolumeError::Invalid("a range that goes beyond the end of the map")));
@@ -101,16 +104,20 @@ impl MapMut {
         Ok(())
     }
 
-    /// Makes all stores since the last commit durable, and visible to others: after a crash all of them are there or none, and every reader sees all or none, in every data mode. Exactly the bytes are
-    /// written that [`MapMut::bytes_mut`] has lent; what others have written beside them stays, and shows here after [`MapMut::discard`]. The size of the file stays. What was done to the volume before
-    /// is durable, too, as after [`File::sync_all`], also if nothing was stored.
+    /// Makes all stores since the last commit durable, and visible to others: after a crash all of them are there or
+    /// none, and every reader sees all or none, in every data mode. Exactly the bytes are written that
+    /// [`MapMut::bytes_mut`] has lent; what others have written beside them stays, and shows here after
+    /// [`MapMut::discard`]. The size of the file stays. What was done to the volume before is durable, too, as after
+    /// [`File::sync_all`], also if nothing was stored.
     ///
-    /// Any number of bytes is one commit, as long as one exchange takes the file's extents there ([`File::exchange`]), for which it needs as
-    /// much free space, or one operation takes the bytes. Of a file with a block map, only the latter.
+    /// Any number of bytes is one commit, as long as one exchange takes the file's extents there ([`File::exchange`]),
+    /// for which it needs as much free space, or one operation takes the bytes. Of a file with a block map, only the
+    /// latter.
     ///
     /// # Errors
-    /// `EINVAL` when the file has become shorter than what was stored to; `E2BIG` for more than that; as pwrite(2) and fsync(2) otherwise. The map keeps its stores, so that it can be tried
-    /// again. Others see none of them, unless it was the journal that failed, which makes nothing durable any more.
+    /// `EINVAL` when the file has become shorter than what was stored to; `E2BIG` for more than that; as pwrite(2) and
+    /// fsync(2) otherwise. The map keeps its stores, so that it can be tried again. Others see none of them, unless it
+    /// was the journal that failed, which makes nothing durable any more.
     pub fn commit(&mut self) -> Result<()> {
         let (offset, bytes) = (self.range.0, self.bytes.all());
         let stored = |range: Range<usize>| Some((offset + range.start as u64, bytes.get(range)?));
@@ -158,8 +165,9 @@ impl fmt::Debug for MapMut {
 }
 
 impl File {
-    /// Maps all of the file, as [`File::map`], so that it can be stored to: see [`MapMut`]. On a volume in an NVM pool it is mapped, and takes memory for the pages that are stored to; elsewhere it is a
-    /// copy. Both are committed in the same way.
+    /// Maps all of the file, as [`File::map`], so that it can be stored to: see [`MapMut`]. On a volume in an NVM pool
+    /// it is mapped, and takes memory for the pages that are stored to; elsewhere it is a copy. Both are committed in
+    /// the same way.
     ///
     /// It must not be used in the child of a fork(2).
     ///
@@ -187,12 +195,14 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// As pread(2), and as pwrite(2) of a file that is not open for writing; `EPERM` of one that is open for appending; `FileTooBig` for what memory does not hold, where it is a copy.
+    /// As pread(2), and as pwrite(2) of a file that is not open for writing; `EPERM` of one that is open for appending;
+    /// `FileTooBig` for what memory does not hold, where it is a copy.
     pub fn map_mut(&self) -> Result<MapMut> {
         self.map_mut_range(..)
     }
 
-    /// As [`File::map_mut`], of a part of the file, from a multiple of 4096 bytes on. What goes beyond its end is not in it.
+    /// As [`File::map_mut`], of a part of the file, from a multiple of 4096 bytes on. What goes beyond its end is not
+    /// in it.
     ///
     /// # Errors
     /// As [`File::map_mut`]; `EINVAL` for another first byte.

@@ -10,7 +10,8 @@ use ondol_journal::{LogMap, jbd2};
 use ondol_medium::{Nvm, Pool};
 use ondol_volume::Image;
 
-/// What a volume lies on: its stores, and the NVM pool in front of them, if there is one. With a journal's device they are joined, one behind the other, so that nobody above needs to know.
+/// What a volume lies on: its stores, and the NVM pool in front of them, if there is one. With a journal's device they
+/// are joined, one behind the other, so that nobody above needs to know.
 #[derive(Clone)]
 pub struct Media {
     pub(crate) store: Arc<dyn BlockStore>,
@@ -44,7 +45,8 @@ impl Media {
         Self { held: Some(held.clone()), ..Self::image(held.store()) }
     }
 
-    /// An image in an NVM pool, whose page table was attached ([`crate::attach_table`]): the pool may have its log, too. The store may be another that lends the pages of that pool.
+    /// An image in an NVM pool, whose page table was attached ([`crate::attach_table`]): the pool may have its log,
+    /// too. The store may be another that lends the pages of that pool.
     pub fn in_pool(table: Arc<dyn BlockStore>, pool: Arc<Mutex<Pool>>) -> Self {
         Self { home: Some(pool), ..Self::image(table) }
     }

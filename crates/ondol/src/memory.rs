@@ -2,7 +2,8 @@
 
 use crate::Volume;
 
-/// What a server takes beside what `cache=` gives: the program itself, stacks, and what its allocator keeps for a while to use it again.
+/// What a server takes beside what `cache=` gives: the program itself, stacks, and what its allocator keeps for a while
+/// to use it again.
 const BESIDE: u64 = 64 << 20;
 
 /// What an inode takes that somebody knows by number or has open, whether it is cached or not: how often, and its place

@@ -155,8 +155,9 @@ impl Volume {
         self.change(path.as_ref(), &SetAttr { perm: Some(perm), ..SetAttr::default() })
     }
 
-    /// Sets the times of last access and change. One atomic operation; seen at once, durable with the next [`Volume::sync`].
-    /// ext4 keeps times from 1901 to 2446 (to 2038, in whole seconds, in inodes of 128 bytes); others become the nearest of these.
+    /// Sets the times of last access and change. One atomic operation; seen at once, durable with the next
+    /// [`Volume::sync`]. ext4 keeps times from 1901 to 2446 (to 2038, in whole seconds, in inodes of 128 bytes); others
+    /// become the nearest of these.
     ///
     /// ```
     /// # use ondol::{FileTimes, FormatOptions, Volume};
@@ -179,7 +180,8 @@ impl Volume {
         self.change(path.as_ref(), &times.change())
     }
 
-    /// Changes owner and group; `None` leaves one as it is. Setuid and setgid are taken from what is not a directory, as the kernel does.
+    /// Changes owner and group; `None` leaves one as it is. Setuid and setgid are taken from what is not a directory,
+    /// as the kernel does.
     ///
     /// # Errors
     /// As chown(2).

@@ -1,7 +1,7 @@
 //! What a [`Volume`](crate::Volume) and everything that is open in it share.
 //!
-//! Whatever is open has a [`Hold`]. The last one to let go, the volume or a hold, closes. Holds are counted and listed where threads seldom meet:
-//! behind one of several doors, each in cache lines of its own.
+//! Whatever is open has a [`Hold`]. The last one to let go, the volume or a hold, closes. Holds are counted and listed
+//! where threads seldom meet: behind one of several doors, each in cache lines of its own.
 
 use crate::compose::Composed;
 use crate::recording;

@@ -1,7 +1,8 @@
 //! A volume with an NVM pool in front of it: which pool belongs to which image, attaching, recovery.
 //!
-//! The pool is told of a new attach first, then the volume's superblock that it is mounted, then the journal's superblock; as long as that names the pool with the
-//! bit `ondol_nvm`, nobody else takes the image. What is found, and what is done then, is listed in `docs/design/scalable.md`, *Identity*.
+//! The pool is told of a new attach first, then the volume's superblock that it is mounted, then the journal's
+//! superblock; as long as that names the pool with the bit `ondol_nvm`, nobody else takes the image. What is found, and
+//! what is done then, is listed in `docs/design/scalable.md`, *Identity*.
 
 use crate::home;
 use crate::info::uuid_text;
@@ -50,7 +51,8 @@ fn needs_pool(image: &Image, engine: &str) -> Error {
     Error::state(image.name(), what).helped(Remedy::MakeInPool { pool: None })
 }
 
-/// The options with the engine that they come to, where those of the image are `asks`: a pool and `scalable` go together.
+/// The options with the engine that they come to, where those of the image are `asks`: a pool and `scalable` go
+/// together.
 pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Extension) -> Result<Options> {
     let mut options = options.clone();
     if media.pool.is_some() {
@@ -95,7 +97,8 @@ fn batch_or_other(media: &Media, image: &Image, options: &mut Options) -> Result
     Ok(())
 }
 
-/// Engine `remap` where nothing else is asked for and the image lies in a pool that can have its log; another one where only the image asks for it and it cannot be had.
+/// Engine `remap` where nothing else is asked for and the image lies in a pool that can have its log; another one where
+/// only the image asks for it and it cannot be had.
 fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Option<JournalEngine>) -> Result<()> {
     let is_wanted = options.journal.engine.is_none_or(|engine| engine == JournalEngine::Remap);
     if !is_wanted || (media.pool.is_some() && asked.is_none()) {
@@ -135,7 +138,8 @@ pub(crate) fn log_bytes(size: u64) -> u64 {
     (size / LOG_PART).clamp(SMALLEST_LOG, LARGEST_LOG).next_multiple_of(PAGE)
 }
 
-/// So great a part of an image its log is, from 2 to 32 MiB; a pool that was made without is given one of at least 1 MiB.
+/// So great a part of an image its log is, from 2 to 32 MiB; a pool that was made without is given one of at least 1
+/// MiB.
 const LOG_PART: u64 = 32;
 const SMALLEST_LOG: u64 = 2 << 20;
 const LARGEST_LOG: u64 = 32 << 20;
@@ -145,20 +149,22 @@ fn room(pool: &Pool) -> u64 {
     pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0)
 }
 
-/// Bytes of the log that is to be made beside a new image of `size` bytes, or one as large as fits, in this pool: 0 where there is one, or no room for both.
+/// Bytes of the log that is to be made beside a new image of `size` bytes, or one as large as fits, in this pool: 0
+/// where there is one, or no room for both.
 pub(crate) fn new_log(pool: &Pool, size: Option<u64>) -> u64 {
     if pool.area(AreaKind::JOURNAL_LOG).is_some() {
         return 0;
     }
     let room = room(pool);
     let log = log_bytes(size.unwrap_or(room));
-    // Of what is not to be filled by the image, so much at least remains for it. The pool's own header is no part of what is free.
+    // Of what is not to be filled by the image, so much at least remains for it. The pool's own header is no part of
+    // what is free.
     let image = size.map_or(Some(8 * SMALLEST_LOG), |size| Some(pool_size(size)?.saturating_sub(AREAS_START)));
     if image.is_some_and(|image| image + log <= room) { log } else { 0 }
 }
 
-/// Before a new image is made in the pool: what a log in it has, it has no more, and an image that names the pool is refused from now on. A new one of so many bytes is
-/// made, if any.
+/// Before a new image is made in the pool: what a log in it has, it has no more, and an image that names the pool is
+/// refused from now on. A new one of so many bytes is made, if any.
 pub(crate) fn renew_log(pool: &mut Pool, new: u64) -> Result<()> {
     // One attach more than it knows of, and an empty log, is what a crash amid attaching leaves: then nothing is lost.
     for volume in [pool.header().volume; 2].into_iter().flatten() {
@@ -222,8 +228,9 @@ pub struct Lost {
     pub inodes: Vec<u32>,
 }
 
-/// Gives up what the image at `path` has in its NVM pool, and takes away the marks that keep others from the image. A checkpoint may have been under way, so the image is
-/// marked as one with errors, for e2fsck to mend. Nothing is written to the pool at `pool`, which is only looked at for what is lost; the log of an image in a pool is made anew.
+/// Gives up what the image at `path` has in its NVM pool, and takes away the marks that keep others from the image. A
+/// checkpoint may have been under way, so the image is marked as one with errors, for e2fsck to mend. Nothing is
+/// written to the pool at `pool`, which is only looked at for what is lost; the log of an image in a pool is made anew.
 /// Durable when this returns.
 ///
 /// # Errors
@@ -241,7 +248,8 @@ pub fn discard_media(media: &Media, pool: impl FnOnce() -> Result<Option<Pool>>)
     let image = Image::open(store.clone())?;
     let map = media.log_map(&image)?;
     let named = jbd2::info(&*store, &map)?.nvm;
-    // The pool that the image lies in has its log; also where a crash, or damage of the journal's superblock, has left that without its name.
+    // The pool that the image lies in has its log; also where a crash, or damage of the journal's superblock, has left
+    // that without its name.
     let is_its_own = |home: &&Arc<Mutex<Pool>>| match named {
         Some(attached) => home.lock().header().uuid == attached.pool,
         None => holds_something_of(&image, &home.lock()),
@@ -270,7 +278,8 @@ pub fn discard_media(media: &Media, pool: impl FnOnce() -> Result<Option<Pool>>)
     Ok(Discarded { pool: uuid_text(&attached.pool), lost })
 }
 
-/// Whether the log in the pool that an image lies in, which the image does not name, has commits of it, or cannot be read.
+/// Whether the log in the pool that an image lies in, which the image does not name, has commits of it, or cannot be
+/// read.
 fn holds_something_of(image: &Image, home: &Pool) -> bool {
     let is_of = home.header().volume.is_none_or(|volume| volume == *image.superblock().uuid());
     let commits = || Contents::inspect(home, OnDamage::GoOn).map(|found| found.map_or(0, |log| log.commits().len()));
@@ -285,7 +294,8 @@ fn lost(image: &Image, pool: &Pool, attached: Attached) -> Result<Lost> {
 /// Bytes of the largest block.
 const LARGEST_BLOCK: usize = 64 << 10;
 
-/// What the log in a pool, if it has one, holds that is not home. Whose inodes that are only the superblock of its volume tells.
+/// What the log in a pool, if it has one, holds that is not home. Whose inodes that are only the superblock of its
+/// volume tells.
 ///
 /// # Errors
 /// The log, or a record, cannot be read.
@@ -373,7 +383,8 @@ pub(crate) fn attach(
     Ok((of(log, sb.blocks_count()), Hold { map, attached, pool: shared_pool.clone() }))
 }
 
-/// File data takes so much of a new pool at most, unless told otherwise: more than a cache of the usual size keeps back is of no use.
+/// File data takes so much of a new pool at most, unless told otherwise: more than a cache of the usual size keeps back
+/// is of no use.
 const MOST_BUFFER: u64 = 256 << 20;
 
 /// Divides a pool that has no log yet into a log and pages for file data, in one change of its header.
@@ -405,9 +416,10 @@ fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Brings home what the pool has of an image that says that it was attached to `attached`. Durable when this returns; the pool is empty then, and the image says so,
-/// but where everything stays in memory. With [`OnDamage::GoOn`], what lies behind a damage of the log is given up, and told: the image is marked as one with errors then,
-/// since a checkpoint may have brought some of that home.
+/// Brings home what the pool has of an image that says that it was attached to `attached`. Durable when this returns;
+/// the pool is empty then, and the image says so, but where everything stays in memory. With [`OnDamage::GoOn`], what
+/// lies behind a damage of the log is given up, and told: the image is marked as one with errors then, since a
+/// checkpoint may have brought some of that home.
 pub(crate) fn recover(
     media: &Media,
     image: &Image,
@@ -443,7 +455,8 @@ pub(crate) fn recover(
     }
     let sb = image.superblock();
     let size = (sb.blocks_count(), sb.block_size() as usize);
-    // Where things lie never changes, and a descriptor is in one sector: those at home can be believed whatever a checkpoint has done to the rest.
+    // Where things lie never changes, and a descriptor is in one sector: those at home can be believed whatever a
+    // checkpoint has done to the rest.
     let client = image.shared()?;
     let Replayed { recovered, lost } = scalable::recover(&media.store, size, &contents, &*client, &System)?;
     let damage = match (damage, lost_text(name, &lost)) {

@@ -109,7 +109,8 @@ pub(crate) struct BucketOptions {
     pub(crate) cache: Option<u64>,
     /// When a write to it counts as durable.
     pub(crate) durable: Option<Durable>,
-    /// The file of the log on this machine, the size of a new one, and how far the bucket may be behind it: bytes and seconds.
+    /// The file of the log on this machine, the size of a new one, and how far the bucket may be behind it: bytes and
+    /// seconds.
     pub(crate) redo: Option<PathBuf>,
     pub(crate) redo_size: Option<u64>,
     pub(crate) lag: Option<u64>,
@@ -127,19 +128,21 @@ pub enum JournalEngine {
     /// jbd2's own log: whole blocks, two flushes a commit. The kernel and e2fsck can replay it.
     #[default]
     Classic,
-    /// One LZ4-compressed unit and one flush a commit (papers/3). While it is mounted, or when it was not unmounted cleanly, only Ondol can
-    /// open the image.
-    Compressed,
-    /// As `classic`, for an image in an NVM pool: a checkpoint puts blocks of the log into the places of those at home, without a copy (papers/1).
-    Swap,
-    /// A log in an NVM pool, without locks that all threads meet (papers/5). While it is mounted, or when it was not unmounted cleanly, only Ondol with that pool
-    /// can open the image.
-    Scalable,
-    /// For an image in an NVM pool: a log in the same pool, which names pages of the image; file data is written once. While it is mounted, or when it was not unmounted
+    /// One LZ4-compressed unit and one flush a commit (papers/3). While it is mounted, or when it was not unmounted
     /// cleanly, only Ondol can open the image.
+    Compressed,
+    /// As `classic`, for an image in an NVM pool: a checkpoint puts blocks of the log into the places of those at home,
+    /// without a copy (papers/1).
+    Swap,
+    /// A log in an NVM pool, without locks that all threads meet (papers/5). While it is mounted, or when it was not
+    /// unmounted cleanly, only Ondol with that pool can open the image.
+    Scalable,
+    /// For an image in an NVM pool: a log in the same pool, which names pages of the image; file data is written once.
+    /// While it is mounted, or when it was not unmounted cleanly, only Ondol can open the image.
     Remap,
-    /// For a home that takes batches ([`ondol_block::Caps::batch`]), as object storage does: each transaction is one batch. There is no log, and every state is consistent by itself. File data is as safe
-    /// in every data mode as with `data=journal`.
+    /// For a home that takes batches ([`ondol_block::Caps::batch`]), as object storage does: each transaction is one
+    /// batch. There is no log, and every state is consistent by itself. File data is as safe in every data mode as with
+    /// `data=journal`.
     Batch,
 }
 
@@ -254,8 +257,8 @@ impl Options {
         self.journal.commit_seconds.unwrap_or(DEFAULT_COMMIT)
     }
 
-    /// What holds as long as a volume is mounted, as [`Options::parse`] reads it. Whether it is read only, and access times, are the
-    /// kernel's to change.
+    /// What holds as long as a volume is mounted, as [`Options::parse`] reads it. Whether it is read only, and access
+    /// times, are the kernel's to change.
     pub(crate) fn fixed(&self) -> String {
         let (data, on_error) =
             (self.journal.data.unwrap_or_default().name(), self.image.on_error.unwrap_or_default().name());
@@ -339,7 +342,8 @@ impl Options {
         self
     }
 
-    /// Gives the image a journal of `bytes`, rounded down to whole blocks, before it is opened, if its own is of another size and it is opened for writing.
+    /// Gives the image a journal of `bytes`, rounded down to whole blocks, before it is opened, if its own is of
+    /// another size and it is opened for writing.
     #[must_use]
     pub fn with_journal_size(mut self, bytes: u64) -> Self {
         self.journal.size = Some(bytes);
@@ -360,7 +364,8 @@ impl Options {
         self
     }
 
-    /// Has so many bytes of the NVM pool hold file data beside the log (`buffer=`), rounded up to pages; 0 for none. What a pool has is laid down when it first gets a volume.
+    /// Has so many bytes of the NVM pool hold file data beside the log (`buffer=`), rounded up to pages; 0 for none.
+    /// What a pool has is laid down when it first gets a volume.
     #[must_use]
     pub fn with_buffer(mut self, bytes: u64) -> Self {
         self.pool.buffer = Some(bytes);
@@ -384,8 +389,8 @@ impl Options {
         self.journal.data
     }
 
-    /// Bounds the memory for cached and uncommitted blocks, in bytes. The option `cache=` takes 4 MiB or more; less makes
-    /// sense where caches are to be left and entered often.
+    /// Bounds the memory for cached and uncommitted blocks, in bytes. The option `cache=` takes 4 MiB or more; less
+    /// makes sense where caches are to be left and entered often.
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
         self.image.cache_bytes = bytes;
@@ -441,15 +446,16 @@ impl Options {
         self
     }
 
-    /// Makes the NVM that the image lies in, or has in front of it, as slow as a model: for measuring on memory what a device would take.
+    /// Makes the NVM that the image lies in, or has in front of it, as slow as a model: for measuring on memory what a
+    /// device would take.
     #[must_use]
     pub fn with_nvm_model(mut self, model: NvmModel) -> Self {
         self.pool.model = model;
         self
     }
 
-    /// What is left open here as the image has it: Ondol's choice in its journal's superblock, then the text of mount options in its superblock,
-    /// then its default options there.
+    /// What is left open here as the image has it: Ondol's choice in its journal's superblock, then the text of mount
+    /// options in its superblock, then its default options there.
     pub(crate) fn over(mut self, image: &sb::Superblock, asks: Extension) -> Self {
         self.journal.engine = self.journal.engine.or(JournalEngine::of_code(asks.engine));
         self.journal.data =

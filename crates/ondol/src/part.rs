@@ -1,5 +1,6 @@
-//! Images that are a part of a file or device: a partition of a disk image, or what begins at a byte. A target says so behind a question mark, as e2fsprogs' targets do:
-//! `disk.img?partition=2`, `disk.img?offset=1M`, `disk.img?offset=1M&size=64M`. A file whose whole name is that is the file.
+//! Images that are a part of a file or device: a partition of a disk image, or what begins at a byte. A target says so
+//! behind a question mark, as e2fsprogs' targets do: `disk.img?partition=2`, `disk.img?offset=1M`,
+//! `disk.img?offset=1M&size=64M`. A file whose whole name is that is the file.
 
 mod tables;
 

@@ -1,5 +1,5 @@
-//! NVM pools: making them, looking at them, measuring them, and putting what lies in them in order. What is serialised here is what `--json` of the
-//! commands prints.
+//! NVM pools: making them, looking at them, measuring them, and putting what lies in them in order. What is serialised
+//! here is what `--json` of the commands prints.
 
 mod flatten;
 mod given_up;

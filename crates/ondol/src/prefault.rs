@@ -1,6 +1,8 @@
-//! Pages of a map that are entered in the processor's table before they are read (papers/4, §2.5): some at once, in windows that follow how the map is read.
+//! Pages of a map that are entered in the processor's table before they are read (papers/4, §2.5): some at once, in
+//! windows that follow how the map is read.
 //!
-//! The paper's kernel sees every fault. A program does not; here a window begins where [`crate::Map::get`] is asked for a page that no window has entered.
+//! The paper's kernel sees every fault. A program does not; here a window begins where [`crate::Map::get`] is asked for
+//! a page that no window has entered.
 
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{
@@ -20,7 +22,8 @@ pub enum Prefault {
     Plain,
     /// All that is stored, when the map is made. Holes are not: they would take memory for that.
     Populate,
-    /// By windows, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice as long; otherwise half as long.
+    /// By windows, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice
+    /// as long; otherwise half as long.
     Windows {
         /// Pages of the first window and of the smallest; 0 counts as 1.
         least: u32,

@@ -1,4 +1,5 @@
-//! Which volumes have a transaction being recorded in this thread. Their calls would not be part of it, and so they are refused.
+//! Which volumes have a transaction being recorded in this thread. Their calls would not be part of it, and so they are
+//! refused.
 
 use crate::mounted::Mounted;
 use std::cell::RefCell;

@@ -8,8 +8,8 @@ use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
 use std::io::ErrorKind;
 
-/// A step that helps against an error. Messages say what is wrong; how a step is done depends on who asks, so programs add that
-/// in their own words: the name of a command, or of a button.
+/// A step that helps against an error. Messages say what is wrong; how a step is done depends on who asks, so programs
+/// add that in their own words: the name of a command, or of a button.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -56,15 +56,16 @@ pub enum Remedy {
     },
     /// Run programs with another pool.
     RunElsewhere,
-    /// Take a volume in object storage from whoever has it open ([`crate::Options::with_take_over`]). What was not synced there is lost.
+    /// Take a volume in object storage from whoever has it open ([`crate::Options::with_take_over`]). What was not
+    /// synced there is lost.
     TakeOver {
         /// The volume.
         target: String,
     },
     /// Make a volume in object storage ([`crate::Volume::format`]), or bring one there ([`crate::import`]).
     MakeInBucket,
-    /// Open the volume with the log on a machine that its last writer has left ([`crate::Options::with_redo`]), or give up what is in that log and nowhere else
-    /// ([`crate::Options::with_log_given_up`]).
+    /// Open the volume with the log on a machine that its last writer has left ([`crate::Options::with_redo`]), or give
+    /// up what is in that log and nowhere else ([`crate::Options::with_log_given_up`]).
     LocalLog {
         /// The UUID of the log.
         log: String,

@@ -1,4 +1,5 @@
-//! A volume of another size: see `ondol_volume::Resize` for how, and `docs/design/resize.md` for why it survives crashes.
+//! A volume of another size: see `ondol_volume::Resize` for how, and `docs/design/resize.md` for why it survives
+//! crashes.
 
 use crate::bucket;
 use crate::machine::claim;
@@ -39,20 +40,23 @@ pub struct ResizeReport {
     pub file_bytes: Option<u64>,
 }
 
-/// Gives the volume at `path` another size: a file, a block device, a part of one, `nvm:POOL`, or a place in object storage. A journal that holds transactions is replayed first.
-/// A file is made longer where the volume would not fit into it, and is cut off behind a volume that has become smaller.
+/// Gives the volume at `path` another size: a file, a block device, a part of one, `nvm:POOL`, or a place in object
+/// storage. A journal that holds transactions is replayed first. A file is made longer where the volume would not fit
+/// into it, and is cut off behind a volume that has become smaller.
 ///
-/// Durable when this returns. When it is cut short, by a crash as well, the volume is whole and has a size between the old one and the new one; calling
-/// it again goes on from there.
+/// Durable when this returns. When it is cut short, by a crash as well, the volume is whole and has a size between the
+/// old one and the new one; calling it again goes on from there.
 ///
 /// # Errors
-/// The volume is in use, has errors, has no journal in it, or has a feature with which it cannot be written; it cannot be so large, or what it lies
-/// on cannot; it holds too much to be so small; a step does not fit into its journal; the store's failure.
+/// The volume is in use, has errors, has no journal in it, or has a feature with which it cannot be written; it cannot
+/// be so large, or what it lies on cannot; it holds too much to be so small; a step does not fit into its journal; the
+/// store's failure.
 pub fn resize(path: impl AsRef<Path>, to: NewSize) -> Result<ResizeReport> {
     resize_telling(path, to, &mut |_| {})
 }
 
-/// As [`resize`], telling how far it is: of files and inodes that have moved, maybe before that is durable, and of each size when it is.
+/// As [`resize`], telling how far it is: of files and inodes that have moved, maybe before that is durable, and of each
+/// size when it is.
 ///
 /// # Errors
 /// As [`resize`].
@@ -106,7 +110,8 @@ fn report(done: Resized, file_bytes: Option<u64>) -> ResizeReport {
     ResizeReport { block_size, before, blocks, groups, file_bytes }
 }
 
-/// Cuts a file off behind the volume, but never what belongs to that: its log, if it is still to be replayed, may hold a larger volume.
+/// Cuts a file off behind the volume, but never what belongs to that: its log, if it is still to be replayed, may hold
+/// a larger volume.
 fn cut_off(path: &Path, bytes: u64) -> Result<()> {
     let mut store = claim::open(path, Access::Write)?;
     let recovered = superblock(&store)?.filter(|sb| !sb.has_incompat(Incompat::RECOVER));
@@ -234,8 +239,9 @@ pub fn sizes(path: impl AsRef<Path>) -> Result<Sizes> {
 }
 
 impl Volume {
-    /// Lets the volume grow while it is used, to `bytes` or to all of its device. An image file is made longer first, if it has to be. Other operations go on. Durable when this
-    /// returns; cut short by a crash, the volume has some size between the old one and the new one.
+    /// Lets the volume grow while it is used, to `bytes` or to all of its device. An image file is made longer first,
+    /// if it has to be. Other operations go on. Durable when this returns; cut short by a crash, the volume has some
+    /// size between the old one and the new one.
     ///
     /// ```
     /// # use ondol::{FormatOptions, Volume};
@@ -251,8 +257,9 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `EINVAL`: fewer bytes than it has; `EBUSY`: it grows already; `ENOSPC`: what it lies on cannot be longer; `E2BIG`: a step does not fit into its journal; `EOPNOTSUPP`, by name; `EROFS`. The
-    /// volume then has the size of the last step.
+    /// `EINVAL`: fewer bytes than it has; `EBUSY`: it grows already; `ENOSPC`: what it lies on cannot be longer;
+    /// `E2BIG`: a step does not fit into its journal; `EOPNOTSUPP`, by name; `EROFS`. The volume then has the size of
+    /// the last step.
     pub fn resize(&self, bytes: Option<u64>) -> Result<Resized> {
         let inodes = self.usable()?;
         let store = &self.composed().store;

@@ -1,7 +1,8 @@
 //! `ondol run`: programs on the file systems that they have, whose synchronous writes end in a pool.
 //!
-//! [`start`] opens a pool, or makes it, brings home what an earlier run left in it, and answers a [`Run`]: what syncs the files for real, step by
-//! step, while programs with the preloaded library work. [`recover`] does the bringing home alone. `docs/design/run.md` says how.
+//! [`start`] opens a pool, or makes it, brings home what an earlier run left in it, and answers a [`Run`]: what syncs
+//! the files for real, step by step, while programs with the preloaded library work. [`recover`] does the bringing home
+//! alone. `docs/design/run.md` says how.
 
 use crate::machine::{pools, rights};
 use crate::pool;
@@ -28,7 +29,8 @@ pub struct Start {
     pub on_disk: bool,
 }
 
-/// How often, and after what time each, a pool is tried to be opened that somebody else has to himself: five seconds together.
+/// How often, and after what time each, a pool is tried to be opened that somebody else has to himself: five seconds
+/// together.
 const TRIES: u32 = 250;
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 

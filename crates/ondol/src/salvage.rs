@@ -1,5 +1,5 @@
-//! Recovery of a volume that cannot be recovered whole: what is sound in its journal goes home, the rest is given up by name, and what is left
-//! is an image that e2fsck can mend.
+//! Recovery of a volume that cannot be recovered whole: what is sound in its journal goes home, the rest is given up by
+//! name, and what is left is an image that e2fsck can mend.
 
 use crate::compose;
 use crate::holding::Holding;
@@ -29,8 +29,9 @@ pub struct ForcedReport {
     pub damage: Option<String>,
 }
 
-/// As [`recover`](crate::recover); where that is refused because of damage, the journal is replayed as far as it is sound and emptied, and
-/// the marks that keep others from the image are taken away. Structures are not mended: e2fsck does that. Durable when this returns.
+/// As [`recover`](crate::recover); where that is refused because of damage, the journal is replayed as far as it is
+/// sound and emptied, and the marks that keep others from the image are taken away. Structures are not mended: e2fsck
+/// does that. Durable when this returns.
 ///
 /// # Errors
 /// The image is in use, is not ext4, or needs a feature that is not known; or the store's failure.
@@ -38,11 +39,13 @@ pub fn recover_by_force(path: impl AsRef<Path>) -> Result<ForcedReport> {
     recover_media_by_force(&home::media(path.as_ref(), Access::Write)?, Arc::new(System))
 }
 
-/// As [`recover_by_force`], of an image whose last changes lie in the NVM pool at `pool`: where the pool's log is damaged, what was committed before the damage goes home, and
-/// the rest is given up. Image and pool need each other no more then.
+/// As [`recover_by_force`], of an image whose last changes lie in the NVM pool at `pool`: where the pool's log is
+/// damaged, what was committed before the damage goes home, and the rest is given up. Image and pool need each other no
+/// more then.
 ///
 /// # Errors
-/// As [`recover_by_force`]; the pool is in use, is none, or is another; its log cannot be found at all, where only giving it up helps ([`discard_nvm`](crate::discard_nvm)).
+/// As [`recover_by_force`]; the pool is in use, is none, or is another; its log cannot be found at all, where only
+/// giving it up helps ([`discard_nvm`](crate::discard_nvm)).
 pub fn recover_with_pool_by_force(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<ForcedReport> {
     let media = home::media(path.as_ref(), Access::Write)?;
     recover_media_by_force(&media.with_pool(nvm::open(pool.as_ref(), false)?), Arc::new(System))

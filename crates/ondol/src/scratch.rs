@@ -8,9 +8,11 @@ use ondol_volume::{Error as VolumeError, MemoryBlocks};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Memory in NVM: bytes at addresses that lie in a row, to be read and stored to like any other. Its pages are free blocks of the volume, and are that again when it is dropped, or after a crash.
+/// Memory in NVM: bytes at addresses that lie in a row, to be read and stored to like any other. Its pages are free
+/// blocks of the volume, and are that again when it is dropped, or after a crash.
 ///
-/// Nothing of it is durable, ever: it is for what is larger than the machine's memory, or what would only be in the way there. It must not be used in the child of a fork(2).
+/// Nothing of it is durable, ever: it is for what is larger than the machine's memory, or what would only be in the way
+/// there. It must not be used in the child of a fork(2).
 pub struct Scratch {
     held: Held,
     /// Dropped after it.
@@ -35,10 +37,13 @@ struct Held {
 const ROUNDS: usize = 8;
 
 impl Volume {
-    /// Lends `len` bytes of memory, zeros, out of the free blocks of a volume in an NVM pool: whole pages of 4096 bytes.
+    /// Lends `len` bytes of memory, zeros, out of the free blocks of a volume in an NVM pool: whole pages of 4096
+    /// bytes.
     ///
-    /// Who yields to whom: memory takes no block that files have or that is reserved for the privileged; where there are too few free ones it waits until what was removed is durably free, and then takes what was set aside
-    /// ([`Scratch::set_aside`]), if that is enough. Memory that somebody has is never taken back: files that find no space are told so, as if another file had it, and [`Volume::statfs`] counts it as used.
+    /// Who yields to whom: memory takes no block that files have or that is reserved for the privileged; where there
+    /// are too few free ones it waits until what was removed is durably free, and then takes what was set aside
+    /// ([`Scratch::set_aside`]), if that is enough. Memory that somebody has is never taken back: files that find no
+    /// space are told so, as if another file had it, and [`Volume::statfs`] counts it as used.
     ///
     /// ```
     /// # use ondol::{FormatOptions, Volume};
@@ -57,7 +62,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `NoSpace`; `ReadOnly`; `Unsupported`: the volume does not lie in a pool, or its blocks are smaller than a page, or others may store to the pool, or the process has no more mappings (pages that lie side by side take one).
+    /// `NoSpace`; `ReadOnly`; `Unsupported`: the volume does not lie in a pool, or its blocks are smaller than a page,
+    /// or others may store to the pool, or the process has no more mappings (pages that lie side by side take one).
     pub fn scratch(&self, len: u64) -> Result<Scratch> {
         self.usable()?;
         let composed = self.composed();
@@ -85,7 +91,8 @@ impl Volume {
                 Own::Short => composed.inodes.write_home()?,
                 Own::Busy(_) if round == 0 => composed.inodes.write_home()?,
                 Own::Busy(list) => {
-                    // Somebody reads what they were in place. Others may be had; these are kept until then, or they would be found again.
+                    // Somebody reads what they were in place. Others may be had; these are kept until then, or they
+                    // would be found again.
                     busy.push(blocks.split_off(list));
                     let more = composed.inodes.take_for_memory(wanted.saturating_sub(blocks.blocks()))?;
                     blocks.join(more);
@@ -98,7 +105,8 @@ impl Volume {
 }
 
 impl Scratch {
-    /// Keeps what is in it as long as no file, and no other memory, needs the space. What was set aside first goes first.
+    /// Keeps what is in it as long as no file, and no other memory, needs the space. What was set aside first goes
+    /// first.
     pub fn set_aside(self) -> Aside {
         let Self { held, volume } = self;
         let blocks = held.blocks.blocks();

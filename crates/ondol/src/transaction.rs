@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// What [`Volume::transaction`] is going to do. Its methods are those of `std::fs`, but they only note what is to be done, with a
-/// copy of the data; whether it can be done is found out when all of it is noted.
+/// What [`Volume::transaction`] is going to do. Its methods are those of `std::fs`, but they only note what is to be
+/// done, with a copy of the data; whether it can be done is found out when all of it is noted.
 ///
 /// A path means what it means when its step's turn comes: files that earlier steps have made are there, those that they
 /// have removed are not. `..` goes back by one name. Symbolic links are not followed: where a path needs that, the
@@ -21,17 +21,17 @@ pub struct Transaction {
 }
 
 impl Volume {
-    /// Makes several changes as one. `record` notes them; when it returns, they are made, in the order in which they were noted:
-    /// all of them, or, when one cannot be made, none. If `record` fails, nothing is done.
+    /// Makes several changes as one. `record` notes them; when it returns, they are made, in the order in which they
+    /// were noted: all of them, or, when one cannot be made, none. If `record` fails, nothing is done.
     ///
-    /// `record` must not call the volume, nor files of it, to read or to change: that would not be part of the transaction, and is
-    /// refused. What the changes depend on is read before.
+    /// `record` must not call the volume, nor files of it, to read or to change: that would not be part of the
+    /// transaction, and is refused. What the changes depend on is read before.
     ///
     /// Nobody ever sees a part of a transaction: not other threads, for which it takes effect in one instant, and not
-    /// whoever opens the volume after a crash. Like every operation it is seen at once and durable with the next [`Volume::sync`].
-    /// After a crash with `data=ordered` or `data=writeback`, bytes written over stored ones ([`Transaction::write_at`]) may be
-    /// there without the rest; everything else, [`Transaction::write`] included, keeps to all or nothing in every
-    /// data mode.
+    /// whoever opens the volume after a crash. Like every operation it is seen at once and durable with the next
+    /// [`Volume::sync`]. After a crash with `data=ordered` or `data=writeback`, bytes written over stored ones
+    /// ([`Transaction::write_at`]) may be there without the rest; everything else, [`Transaction::write`] included,
+    /// keeps to all or nothing in every data mode.
     ///
     /// ```
     /// # use ondol::{FormatOptions, Volume};
@@ -60,9 +60,9 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// What `record` returns; [`Error::Recording`] from calls of the volume within it; or what the step that cannot be made would return alone, with its path; or E2BIG when the
-    /// journal cannot take all of it as one operation: about a quarter of the journal, with `data=journal` file data included.
-    /// Nothing has changed then.
+    /// What `record` returns; [`Error::Recording`] from calls of the volume within it; or what the step that cannot be
+    /// made would return alone, with its path; or E2BIG when the journal cannot take all of it as one operation: about
+    /// a quarter of the journal, with `data=journal` file data included. Nothing has changed then.
     pub fn transaction<T>(&self, record: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         self.usable()?;
         let mut tx = Transaction::default();
@@ -80,8 +80,8 @@ impl Transaction {
         self.step(path.as_ref(), |at| Step::Create { at, perm: FILE, keep: false })
     }
 
-    /// Makes `content` all that a file holds; makes the file, with mode 0o644, if there is none. What it held before is replaced as
-    /// a whole, after a crash too.
+    /// Makes `content` all that a file holds; makes the file, with mode 0o644, if there is none. What it held before is
+    /// replaced as a whole, after a crash too.
     pub fn write(&mut self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> &mut Self {
         let path = path.as_ref();
         self.step(path, |at| Step::Create { at, perm: FILE, keep: true });

@@ -1,4 +1,5 @@
-//! Whole images from one home to another: out of a pool or object storage into a file that every ext4 program takes, and back.
+//! Whole images from one home to another: out of a pool or object storage into a file that every ext4 program takes,
+//! and back.
 
 use crate::bucket;
 use crate::format::forget;
@@ -36,11 +37,13 @@ pub struct Transferred {
     pub given_up: GivenUp,
 }
 
-/// Writes the image at `target` to a file or device at `to`, its blocks in their logical order: an image that the kernel and e2fsck take. What its journal holds
-/// is replayed into the copy; nothing of the target is changed. Durable when this returns. A file that was not there before is removed again when this fails.
+/// Writes the image at `target` to a file or device at `to`, its blocks in their logical order: an image that the
+/// kernel and e2fsck take. What its journal holds is replayed into the copy; nothing of the target is changed. Durable
+/// when this returns. A file that was not there before is removed again when this fails.
 ///
 /// # Errors
-/// The target is in use, is not ext4, or is corrupt; `Holds` when there is something at `to` and `force` is not set; a store's failure.
+/// The target is in use, is not ext4, or is corrupt; `Holds` when there is something at `to` and `force` is not set; a
+/// store's failure.
 pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Result<Transferred> {
     export_telling(target, to, force, &mut |_| {})
 }
@@ -120,12 +123,13 @@ fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
     Ok((media.store, report.transactions))
 }
 
-/// Copies the image at `from` into the NVM pool that `target`, `nvm:POOL`, names; the pool is made if it is not there. It is the same image then, byte for byte, with
-/// what its journal holds. Or into object storage: then what its journal holds is replayed into the copy. Durable when this returns.
+/// Copies the image at `from` into the NVM pool that `target`, `nvm:POOL`, names; the pool is made if it is not there.
+/// It is the same image then, byte for byte, with what its journal holds. Or into object storage: then what its journal
+/// holds is replayed into the copy. Durable when this returns.
 ///
 /// # Errors
-/// `from` is in use, is not ext4, or has blocks that are not of 4096 bytes, as those in a pool have; `target` names neither; `Holds` when the pool has an image and `force` is not set;
-/// the pool has no room; a store's failure.
+/// `from` is in use, is not ext4, or has blocks that are not of 4096 bytes, as those in a pool have; `target` names
+/// neither; `Holds` when the pool has an image and `force` is not set; the pool has no room; a store's failure.
 pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> Result<Transferred> {
     let (from, target) = (from.as_ref(), target.as_ref());
     if bucket::is_in_bucket(target) {

@@ -1,4 +1,5 @@
-//! Files without a copy (papers/4): the stored pages themselves, as slices or at addresses that lie in a row. Design: `docs/design/direct.md`.
+//! Files without a copy (papers/4): the stored pages themselves, as slices or at addresses that lie in a row. Design:
+//! `docs/design/direct.md`.
 
 use crate::mounted::{Hold, Mounted};
 use crate::path::at;
@@ -17,7 +18,8 @@ const PAGE: u64 = ondol_medium::PAGE;
 /// What a hole is read as.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Bytes of a file as they were when [`File::view`] was called, one slice behind the other. They do not change, whatever is done to the file; pages that it lends are not used again before it is dropped.
+/// Bytes of a file as they were when [`File::view`] was called, one slice behind the other. They do not change,
+/// whatever is done to the file; pages that it lends are not used again before it is dropped.
 pub struct View {
     pieces: Vec<Piece>,
     /// Dropped after them.
@@ -72,7 +74,8 @@ impl Map {
         self.bytes.is_copied()
     }
 
-    /// Some of the bytes; `None` if there are not so many. With [`Prefault::Windows`], pages that are not in the processor's table come in with those behind them.
+    /// Some of the bytes; `None` if there are not so many. With [`Prefault::Windows`], pages that are not in the
+    /// processor's table come in with those behind them.
     pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
         let part = <[u8]>::get(self, range.clone())?;
         if let (Some(windows), Bytes::Mapped(bytes)) = (&self.windows, &self.bytes) {
@@ -196,8 +199,9 @@ impl fmt::Debug for Map {
 }
 
 impl File {
-    /// Lends bytes of the file where they are stored, as they are now. On a volume in an NVM pool nothing is copied, up to a number of pages at a time ([`crate::Counters`]: `pages_pinnable`);
-    /// what goes beyond, and what lies elsewhere, is. A range that goes beyond the end of the file has fewer bytes.
+    /// Lends bytes of the file where they are stored, as they are now. On a volume in an NVM pool nothing is copied, up
+    /// to a number of pages at a time ([`crate::Counters`]: `pages_pinnable`); what goes beyond, and what lies
+    /// elsewhere, is. A range that goes beyond the end of the file has fewer bytes.
     ///
     /// ```
     /// # use ondol::{FormatOptions, OpenOptions, Volume};
@@ -229,8 +233,9 @@ impl File {
         Ok(View { pieces, _volume: self.hold() })
     }
 
-    /// All of the file, at addresses that lie in a row, as it is now. On a volume in an NVM pool it is mapped: it takes no memory but for what is overwritten while it is there and needed elsewhere, and
-    /// what is not home yet. Where it cannot be mapped (many pieces and few mappings left in the process, another kind of volume) it is a copy.
+    /// All of the file, at addresses that lie in a row, as it is now. On a volume in an NVM pool it is mapped: it takes
+    /// no memory but for what is overwritten while it is there and needed elsewhere, and what is not home yet. Where it
+    /// cannot be mapped (many pieces and few mappings left in the process, another kind of volume) it is a copy.
     ///
     /// It must not be used in the child of a fork(2).
     ///

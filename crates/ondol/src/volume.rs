@@ -16,14 +16,15 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`. What is opened of it (files, listings,
-/// views, maps, memory) does not borrow it: it can go to other threads and live beside its volume in a struct, and keeps it mounted.
+/// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`. What is opened of it
+/// (files, listings, views, maps, memory) does not borrow it: it can go to other threads and live beside its volume in
+/// a struct, and keeps it mounted.
 ///
 /// Paths are paths inside the volume; relative ones start at its root. New files belong to the process's own user and
 /// group. Nothing checks permissions: who can open the image can do everything in it.
 ///
-/// Dropping a volume, or the last of what is open of it if that comes later, closes it and logs an error where [`Volume::close`] would
-/// return it. The exception are volumes of [`Volume::open_stepped`].
+/// Dropping a volume, or the last of what is open of it if that comes later, closes it and logs an error where
+/// [`Volume::close`] would return it. The exception are volumes of [`Volume::open_stepped`].
 pub struct Volume {
     doors: Doors,
     caller: Caller,
@@ -55,8 +56,8 @@ impl Volume {
     }
 
     /// As [`Volume::open_media`], without threads: background work (commits by time, checkpoints) happens in
-    /// [`Volume::step_until_idle`] and where operations cannot do without. Dropping such a volume writes nothing, as if power
-    /// had failed: only [`Volume::close`] closes it.
+    /// [`Volume::step_until_idle`] and where operations cannot do without. Dropping such a volume writes nothing, as if
+    /// power had failed: only [`Volume::close`] closes it.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -83,8 +84,8 @@ impl Volume {
         background::run_until_idle(self.composed())
     }
 
-    /// Brings the oldest of what is committed home, as the background does when the journal is crowded, and commits nothing: what is not durable stays so. False: nothing
-    /// could go home, now. Durable when this returns.
+    /// Brings the oldest of what is committed home, as the background does when the journal is crowded, and commits
+    /// nothing: what is not durable stays so. False: nothing could go home, now. Durable when this returns.
     ///
     /// # Errors
     /// The journal's or the store's failure; nothing that was durable is lost.
@@ -119,9 +120,9 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::StillOpen`](crate::Error::StillOpen) when something of it is open ([`Volume::still_open`]): nothing is closed then, and whatever is dropped last closes, as if the
-    /// volume had been dropped. Otherwise the journal's or the store's failure: the image then still needs recovery, and nothing that was synced is
-    /// lost.
+    /// [`Error::StillOpen`](crate::Error::StillOpen) when something of it is open ([`Volume::still_open`]): nothing is
+    /// closed then, and whatever is dropped last closes, as if the volume had been dropped. Otherwise the journal's or
+    /// the store's failure: the image then still needs recovery, and nothing that was synced is lost.
     pub fn close(self) -> Result<()> {
         self.doors.close()
     }
@@ -167,8 +168,9 @@ impl Volume {
         self.inodes().is_read_only()
     }
 
-    /// Gives back to the medium what is free in `len` bytes of the volume from `start` on, in runs of at least `minimum` bytes, and
-    /// returns how many bytes that were, as fstrim(8) does. Space whose freeing is not durable yet stays: [`Volume::sync`] first.
+    /// Gives back to the medium what is free in `len` bytes of the volume from `start` on, in runs of at least
+    /// `minimum` bytes, and returns how many bytes that were, as fstrim(8) does. Space whose freeing is not durable yet
+    /// stays: [`Volume::sync`] first.
     ///
     /// # Errors
     /// As the FITRIM ioctl: `EOPNOTSUPP` when the medium keeps what is discarded.
@@ -228,10 +230,11 @@ impl Volume {
         at(from, self.act(|inodes| inodes.rename(from_dir, from_name, to_dir, to_name, how)))
     }
 
-    /// Exchanges what two files hold, as [`File::exchange`] of both, opened for reading and writing, does: each is a path, and the byte
-    /// from which on its contents change places.
+    /// Exchanges what two files hold, as [`File::exchange`] of both, opened for reading and writing, does: each is a
+    /// path, and the byte from which on its contents change places.
     ///
-    /// A database that changes some of its pages at once puts the new ones into a file of its own, and exchanges what is written there:
+    /// A database that changes some of its pages at once puts the new ones into a file of its own, and exchanges what
+    /// is written there:
     ///
     /// ```
     /// use ondol::{Exchange, FormatOptions, Volume};
@@ -306,7 +309,8 @@ impl Volume {
         Ok(PathBuf::from(OsString::from_vec(at(path, self.usable()?.readlink(ino))?)))
     }
 
-    /// From now on new files belong to `caller` instead of the process's own user and group. Files that are open stay with whom they were opened for.
+    /// From now on new files belong to `caller` instead of the process's own user and group. Files that are open stay
+    /// with whom they were opened for.
     pub fn act_as(&mut self, caller: Caller) {
         self.caller = caller;
     }

@@ -45,8 +45,9 @@ impl Volume {
         file.write_all_at(content.as_ref(), 0)
     }
 
-    /// Copies content and permission bits of a regular file, as `std::fs::copy`: `to` is created, or its content replaced. Holes stay holes.
-    /// Returns how many bytes were copied. A sequence of atomic operations; durable with the next [`Volume::sync`].
+    /// Copies content and permission bits of a regular file, as `std::fs::copy`: `to` is created, or its content
+    /// replaced. Holes stay holes. Returns how many bytes were copied. A sequence of atomic operations; durable with
+    /// the next [`Volume::sync`].
     ///
     /// ```
     /// # use ondol::{FormatOptions, Volume};
@@ -62,8 +63,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As open(2) and copy_file_range(2); `EINVAL` when `from` is no regular file, or both are one file. After another error `to` has a
-    /// beginning of what is copied.
+    /// As open(2) and copy_file_range(2); `EINVAL` when `from` is no regular file, or both are one file. After another
+    /// error `to` has a beginning of what is copied.
     pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64> {
         let (from_path, to_path) = (from.as_ref(), to.as_ref());
         let from = self.open_file(from_path)?;

@@ -1,5 +1,5 @@
-//! What libraries say is for all who use them: it names no command and no option of a command line. `Error::remedy` says what helps, and programs say
-//! how.
+//! What libraries say is for all who use them: it names no command and no option of a command line. `Error::remedy`
+//! says what helps, and programs say how.
 
 use std::path::{Path, PathBuf};
 

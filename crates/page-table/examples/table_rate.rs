@@ -1,6 +1,7 @@
 //! What a block costs: `cargo run --release -p ondol-page-table --example table_rate`.
 //!
-//! Writes with a flush each, swaps, transactions of many swaps, and for comparison a copy of two blocks; attaching 1 GiB; medians of five rounds, and the counts of one.
+//! Writes with a flush each, swaps, transactions of many swaps, and for comparison a copy of two blocks; attaching 1
+//! GiB; medians of five rounds, and the counts of one.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 use ondol_block::BlockStore;

@@ -1,7 +1,10 @@
-//! What the processor's table brings and costs: `cargo run --release -p ondol-page-table --example views [DIRECTORY]...`.
+//! What the processor's table brings and costs: `cargo run --release -p ondol-page-table --example views
+//! [DIRECTORY]...`.
 //!
-//! Reads by look-up against mapped views; transactions of swaps without a view, with one remap for each transaction and with one for each entry; reads after ranges were remapped, against reads with
-//! nothing remapped; and pages of 4 KiB against 2 MiB, where the pool lies in a DIRECTORY that gives large ones (tmpfs with `huge=always`). Medians of rounds that alternate.
+//! Reads by look-up against mapped views; transactions of swaps without a view, with one remap for each transaction and
+//! with one for each entry; reads after ranges were remapped, against reads with nothing remapped; and pages of 4 KiB
+//! against 2 MiB, where the pool lies in a DIRECTORY that gives large ones (tmpfs with `huge=always`). Medians of
+//! rounds that alternate.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 use ondol_block::BlockStore;

@@ -75,11 +75,13 @@ fn read_config(nvm: &Nvm, at: u64, areas: [Area; 3]) -> Result<(bool, Copy)> {
 }
 
 impl PageTable {
-    /// Brings the table of a pool into use: a copy of the configuration table that is damaged is written anew, a transaction that is not committed is undone,
-    /// and the map is read. Of a pool that is open for reading only nothing is changed, and reads see what undoing would have left.
+    /// Brings the table of a pool into use: a copy of the configuration table that is damaged is written anew, a
+    /// transaction that is not committed is undone, and the map is read. Of a pool that is open for reading only
+    /// nothing is changed, and reads see what undoing would have left.
     ///
     /// # Errors
-    /// `NoTable`, `Newer`, `Foreign`; `Config`, `Log`, `Map` where it is damaged, after which no block was changed; the medium's failure.
+    /// `NoTable`, `Newer`, `Foreign`; `Config`, `Log`, `Map` where it is damaged, after which no block was changed; the
+    /// medium's failure.
     pub fn attach(pool: &Pool) -> Result<Self> {
         let Found { config, seal, bad_copies } = find(pool)?;
         let nvm = pool.nvm();

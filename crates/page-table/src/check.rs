@@ -1,5 +1,5 @@
-//! The invariants of a table as a function: the copies of the configuration agree, the log is sound, every entry checks itself and is in its range, and no two
-//! name one page.
+//! The invariants of a table as a function: the copies of the configuration agree, the log is sound, every entry checks
+//! itself and is in its range, and no two name one page.
 
 use crate::attach::find;
 use crate::error::{Result, TableError};

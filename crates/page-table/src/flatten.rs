@@ -1,11 +1,13 @@
-//! Flattening: every block that has a page gets the page of its own number, in place, so that what lies side by side in the image lies side by side in memory.
+//! Flattening: every block that has a page gets the page of its own number, in place, so that what lies side by side in
+//! the image lies side by side in memory.
 //!
 //! ```text
 //!   for some pages at once:   copy who else lies there to free pages ─▶ fence ─▶ entries ─▶ fence ─▶ copy the blocks that belong there ─▶ fence ─▶ entries ─▶ fence
 //! ```
 //!
-//! A block is copied to a free page first and its entry follows, one word: at any instant each block has its contents, whatever of this is durable. So a crash leaves a table that
-//! is partly flat, and flattening it again goes on from there.
+//! A block is copied to a free page first and its entry follows, one word: at any instant each block has its contents,
+//! whatever of this is durable. So a crash leaves a table that is partly flat, and flattening it again goes on from
+//! there.
 
 use crate::error::{Result, TableError};
 use crate::format::{Config, Seal};
@@ -30,7 +32,8 @@ pub struct Flattened {
 /// How far a map is from the identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flatness {
-    /// Ranges of blocks whose pages follow each other: mappings that a view of all blocks takes, but for those of zeros.
+    /// Ranges of blocks whose pages follow each other: mappings that a view of all blocks takes, but for those of
+    /// zeros.
     pub extents: u64,
     /// Blocks that have another page than that of their own number.
     pub displaced: u64,
@@ -58,11 +61,13 @@ impl PageTable {
         Flatness::of(&self.state.read().map)
     }
 
-    /// Gives every block that has a page the page of its own number. Durable when this returns, and everything that was written before; a crash on the way leaves every block as it was, and
-    /// a part of the work done. Takes 4 bytes of memory for each page, copies each block at most twice, and leaves blocks without a page alone.
+    /// Gives every block that has a page the page of its own number. Durable when this returns, and everything that was
+    /// written before; a crash on the way leaves every block as it was, and a part of the work done. Takes 4 bytes of
+    /// memory for each page, copies each block at most twice, and leaves blocks without a page alone.
     ///
     /// # Errors
-    /// `ReadOnly`, `Stopped`, `NoPages` where not one page is free; `InHands` where somebody holds, has borrowed or reads pages in place; the medium's failure: a lost line in a page that would have to move stops it there.
+    /// `ReadOnly`, `Stopped`, `NoPages` where not one page is free; `InHands` where somebody holds, has borrowed or
+    /// reads pages in place; the medium's failure: a lost line in a page that would have to move stops it there.
     pub fn flatten(&mut self) -> Result<Flattened> {
         self.may_change()?;
         self.persist()?;

@@ -205,7 +205,8 @@ impl Seal {
         Self(crc32c(!0, &[&uuid]))
     }
 
-    /// The entry of a block: the page that it is mapped to, plus one, or zero; and a checksum of this and of the block's number.
+    /// The entry of a block: the page that it is mapped to, plus one, or zero; and a checksum of this and of the
+    /// block's number.
     pub(crate) fn entry(self, block: u64, page: Option<u32>) -> u64 {
         let low = page.map_or(0, |page| page + 1);
         u64::from(low) | u64::from(self.entry_sum(block, low)) << 32
@@ -283,7 +284,8 @@ impl Seal {
         }
     }
 
-    /// The record of this place of a transaction; `line` and `number` are wanted, the total is its own. `None`: it is not whole, or another.
+    /// The record of this place of a transaction; `line` and `number` are wanted, the total is its own. `None`: it is
+    /// not whole, or another.
     pub(crate) fn decode(self, bytes: &[u8], number: u32, line: u32) -> Option<(u32, Undo)> {
         let (stored, rest) = bytes.split_first_chunk::<4>()?;
         if crc32c(self.0, &[rest]) != u32::from_le_bytes(*stored) {

@@ -12,8 +12,9 @@ pub(crate) struct Free {
     words: Vec<u64>,
     pages: u64,
     count: u64,
-    /// No word of `words` before this is more than 0. The lowest free page is taken: what was used lately is used again, so that a table that is written a lot does not walk through
-    /// all of its memory, each page of which costs the processor a page fault the first time.
+    /// No word of `words` before this is more than 0. The lowest free page is taken: what was used lately is used
+    /// again, so that a table that is written a lot does not walk through all of its memory, each page of which costs
+    /// the processor a page fault the first time.
     next: usize,
     in_hands: u64,
     /// Pages that are lent, and whether an entry names them.

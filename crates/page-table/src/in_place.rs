@@ -1,5 +1,6 @@
-//! Writing in place, for callers that can write all of it again after a crash ([`ondol_block::BlockStore::write_in_place`]): lines that differ are stored into the page that the block
-//! has. So a block of which a few bytes change costs a few lines, no page, no entry, and no fence of its own.
+//! Writing in place, for callers that can write all of it again after a crash
+//! ([`ondol_block::BlockStore::write_in_place`]): lines that differ are stored into the page that the block has. So a
+//! block of which a few bytes change costs a few lines, no page, no entry, and no fence of its own.
 
 use crate::error::Result;
 use crate::table::{PageTable, State};
@@ -13,7 +14,8 @@ const AT_ONCE: usize = 16;
 const LINE: usize = 64;
 
 impl PageTable {
-    /// Writes buffers, each at its offset, which are in range. Durable when this returns, but for what a copy was made of: that is with the next flush.
+    /// Writes buffers, each at its offset, which are in range. Durable when this returns, but for what a copy was made
+    /// of: that is with the next flush.
     pub(crate) fn write_each_in_place(&self, places: &[(u64, &[u8])]) -> Result<()> {
         self.may_change()?;
         let mut batch = self.nvm.stored();
@@ -41,7 +43,8 @@ impl PageTable {
             return Ok(false);
         }
         let Some(page) = state.map[block as usize].checked_sub(1) else { return Ok(false) };
-        // Whoever has borrowed it counts on what it holds, and so does who reads it in place. Nobody pins it as long as the map is held here alone.
+        // Whoever has borrowed it counts on what it holds, and so does who reads it in place. Nobody pins it as long as
+        // the map is held here alone.
         if self.free.lock().is_lent(page) || self.is_pinned(page) {
             return Ok(false);
         }

@@ -20,7 +20,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `reserve`: pages beyond those; without it as many as a large transaction needs. `None`: a table cannot be so large.
+    /// `reserve`: pages beyond those; without it as many as a large transaction needs. `None`: a table cannot be so
+    /// large.
     pub(crate) fn of(blocks: u64, reserve: Option<u64>) -> Option<Self> {
         let reserve = reserve.unwrap_or(LEAST_RESERVE.max(blocks / 64)).max(1);
         let pages = blocks.checked_add(reserve).filter(|pages| *pages <= MOST_PAGES && blocks > 0)?;
@@ -51,7 +52,8 @@ impl Layout {
     }
 }
 
-/// Bytes of a pool that has room for the page table of an image of `size` bytes, and for nothing else; `None`: no table is so large.
+/// Bytes of a pool that has room for the page table of an image of `size` bytes, and for nothing else; `None`: no table
+/// is so large.
 pub fn pool_size(size: u64) -> Option<u64> {
     Layout::of(size / PAGE, None).map(|layout| layout.total() + ondol_medium::AREAS_START)
 }

@@ -1,6 +1,8 @@
-//! Lending pages: whoever keeps a record of its own of what lies in them fills them first, and has blocks mapped to them when the record counts.
+//! Lending pages: whoever keeps a record of its own of what lies in them fills them first, and has blocks mapped to
+//! them when the record counts.
 //!
-//! A page of which that record still speaks stays lent, so that nobody fills it anew, also where the entry that named it has another page by now.
+//! A page of which that record still speaks stays lent, so that nobody fills it anew, also where the entry that named
+//! it has another page by now.
 
 use crate::error::{Result, TableError};
 use crate::format::Config;
@@ -13,7 +15,8 @@ use std::ops::Range;
 const SPARE: u64 = 4;
 
 impl Config {
-    /// Of the blocks that have a page, each has one, and those that have none can get one; what is lent comes out of the reserve.
+    /// Of the blocks that have a page, each has one, and those that have none can get one; what is lent comes out of
+    /// the reserve.
     pub(crate) fn lendable(&self) -> u64 {
         let reserve = self.pages - self.blocks;
         reserve.saturating_sub(self.at_once().max(reserve / SPARE))

@@ -1,20 +1,24 @@
-//! The persistent page table (papers/1): blocks of an image in NVM, each reached through an entry of a map that lies there, too.
+//! The persistent page table (papers/1): blocks of an image in NVM, each reached through an entry of a map that lies
+//! there, too.
 //!
 //! ```text
 //!   block of the image (LBN) ─▶ L2P map ─▶ page of the data area (PBN)
 //! ```
 //!
-//! The paper keeps the page table itself in NVM, independent of processor and address, and gains an operation that no disk has: to *swap* two blocks by
-//! exchanging their entries. An undo log makes that atomic, together with bytes that the caller names, so that a checkpoint swaps journal and home blocks and
-//! moves the journal's tail in one step. Here the map is injective and no permutation: a block may have no page and reads as zeros then, and the pages that no
+//! The paper keeps the page table itself in NVM, independent of processor and address, and gains an operation that no
+//! disk has: to *swap* two blocks by exchanging their entries. An undo log makes that atomic, together with bytes that
+//! the caller names, so that a checkpoint swaps journal and home blocks and moves the journal's tail in one step. Here
+//! the map is injective and no permutation: a block may have no page and reads as zeros then, and the pages that no
 //! entry names are free. So a write goes to a free page and is atomic ([`ondol_block::BlockStore`] for [`PageTable`]).
 //!
-//! A [`View`] has blocks at addresses that lie in a row, by the processor's own table, and [`PageTable::flatten`] puts every block into the page of its number.
+//! A [`View`] has blocks at addresses that lie in a row, by the processor's own table, and [`PageTable::flatten`] puts
+//! every block into the page of its number.
 //!
-//! Stored pages are lent as slices, and mapped as they are now (papers/4): `ondol_block::BlockStore::pin`, `ondol_block::PageLender::map`, `docs/design/direct.md`.
+//! Stored pages are lent as slices, and mapped as they are now (papers/4): `ondol_block::BlockStore::pin`,
+//! `ondol_block::PageLender::map`, `docs/design/direct.md`.
 //!
-//! Format, invariants, locking and failure cases: `docs/design/page-table.md`; bytes: `docs/format.md`. It must not know ext4 or journals: what blocks hold is the
-//! caller's.
+//! Format, invariants, locking and failure cases: `docs/design/page-table.md`; bytes: `docs/format.md`. It must not
+//! know ext4 or journals: what blocks hold is the caller's.
 //!
 //! ```
 //! use ondol_block::BlockStore;

@@ -1,7 +1,8 @@
 //! The undo log: what a transaction leaves there before it changes anything, and how it is undone.
 //!
-//! Line 0 begins with the state, one word. The records of the transaction follow from line 1 on; they count only while the state says that this transaction is
-//! open, which is stored after they are durable. So all of them are there then, and one that is not is damage.
+//! Line 0 begins with the state, one word. The records of the transaction follow from line 1 on; they count only while
+//! the state says that this transaction is open, which is stored after they are durable. So all of them are there then,
+//! and one that is not is damage.
 
 use crate::error::{LogFault, Result, TableError};
 use crate::format::{Config, LINE, LogState, Place, Seal, Undo};
@@ -112,7 +113,8 @@ impl<'t> Log<'t> {
         Ok(())
     }
 
-    /// Undoes what an open transaction may have changed, the newest first, and closes it. It can be cut anywhere, and repeated.
+    /// Undoes what an open transaction may have changed, the newest first, and closes it. It can be cut anywhere, and
+    /// repeated.
     pub(crate) fn undo(&self, found: &Found) -> Result<()> {
         let mut batch = self.nvm.stored();
         let records: Vec<&Undo> = found.undo.iter().rev().collect();

@@ -20,8 +20,9 @@ pub struct TableSpec {
 pub(crate) const COPIES: [u64; 2] = [0, PAGE];
 
 impl TableSpec {
-    /// Makes a table of unmapped blocks in the areas that the pool has for one, or in its largest range of free bytes. What was in those areas is lost. Durable
-    /// when this returns; after a crash on the way there is no table, or the new one. Blocks of the image.
+    /// Makes a table of unmapped blocks in the areas that the pool has for one, or in its largest range of free bytes.
+    /// What was in those areas is lost. Durable when this returns; after a crash on the way there is no table, or the
+    /// new one. Blocks of the image.
     ///
     /// # Errors
     /// `Small` when it does not fit; the pool's and the medium's failures.

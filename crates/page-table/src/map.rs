@@ -1,4 +1,5 @@
-//! The map as it is read when a table is attached or checked: every entry checks itself, and no two of them name one page.
+//! The map as it is read when a table is attached or checked: every entry checks itself, and no two of them name one
+//! page.
 
 use crate::error::{MapFault, Result};
 use crate::format::{Config, ENTRY, Seal};

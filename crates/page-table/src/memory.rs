@@ -1,7 +1,9 @@
-//! Pages as memory (papers/4, §2.1): those of blocks that nobody reads or writes, and free ones in the place of pages that such blocks do not have.
+//! Pages as memory (papers/4, §2.1): those of blocks that nobody reads or writes, and free ones in the place of pages
+//! that such blocks do not have.
 //!
-//! The medium sees to it that nobody else stores there ([`ondol_medium::Owned`]). To the table an owned page is a pinned one: where its block gets another, it is held until the memory is
-//! given back. The medium has no record of it, so after a crash nothing is to be undone. Design: `docs/design/direct.md`.
+//! The medium sees to it that nobody else stores there ([`ondol_medium::Owned`]). To the table an owned page is a
+//! pinned one: where its block gets another, it is held until the memory is given back. The medium has no record of it,
+//! so after a crash nothing is to be undone. Design: `docs/design/direct.md`.
 
 use crate::error::Result;
 use crate::pins::Pins;
@@ -60,7 +62,8 @@ impl PageTable {
             for block in blocks.iter().cloned().flatten() {
                 let is_late = state.late.contains_key(&block);
                 match state.map[block as usize].checked_sub(1) {
-                    // A record that is not home yet names a lent page: with other contents it would be no record any more.
+                    // A record that is not home yet names a lent page: with other contents it would be no record any
+                    // more.
                     Some(page) if free.is_lent(page) => busy.push(block),
                     Some(page) if is_late || self.is_pinned(page) => busy.push(block),
                     None if is_late => busy.push(block),

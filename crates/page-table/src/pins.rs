@@ -1,7 +1,8 @@
-//! Pages that are lent as slices of the stored bytes (papers/4, §2.2): which page a block has, how many views may pin, and when a pinned page is free.
+//! Pages that are lent as slices of the stored bytes (papers/4, §2.2): which page a block has, how many views may pin,
+//! and when a pinned page is free.
 //!
-//! That nobody stores to a pinned page is the medium's business ([`ondol_medium::Nvm::pin`]). Here a page that nothing names any more is *held* as long as it has pins, and is free
-//! behind the last. Design: `docs/design/direct.md`.
+//! That nobody stores to a pinned page is the medium's business ([`ondol_medium::Nvm::pin`]). Here a page that nothing
+//! names any more is *held* as long as it has pins, and is free behind the last. Design: `docs/design/direct.md`.
 
 use crate::error::Result;
 use crate::free::Free;
@@ -72,12 +73,14 @@ impl Sight {
         self.data + u64::from(page) * PAGE
     }
 
-    /// Whether a page that is about to be free is pinned. If so it counts as held, and the last pin that goes sees that.
+    /// Whether a page that is about to be free is pinned. If so it counts as held, and the last pin that goes sees
+    /// that.
     pub(crate) fn holds(&self, page: u32) -> bool {
         if !self.is_pinned(page) {
             return false;
         }
-        // Counted first, looked again then, both in the one order of all such operations; who drops a pin does it the other way around. One of the two sees the other.
+        // Counted first, looked again then, both in the one order of all such operations; who drops a pin does it the
+        // other way around. One of the two sees the other.
         self.held.fetch_add(1, SeqCst);
         let is_pinned = self.is_pinned(page);
         if !is_pinned {
@@ -194,7 +197,8 @@ impl Drop for Lease {
 }
 
 impl PageTable {
-    /// Lends `part` (bytes) of pages side by side, or of the first of them. The caller has seen that somebody has them, and keeps it so until this returns.
+    /// Lends `part` (bytes) of pages side by side, or of the first of them. The caller has seen that somebody has them,
+    /// and keeps it so until this returns.
     fn lease(&self, first: u32, pages: u64, part: Range<usize>, bounded: bool) -> Result<Option<Pinned>> {
         let share = if bounded && self.pins.open(self.lendable()) { self.pins.take(pages) } else { Share::new() };
         let pages = if bounded { share.iter().map(|(_, pages)| pages).sum() } else { pages };

@@ -1,4 +1,5 @@
-//! Maps: what blocks hold now, at addresses that lie in a row (papers/4, §2.2). Their pages are pinned until the table needs them, or somebody stores to the map, and then parted from it.
+//! Maps: what blocks hold now, at addresses that lie in a row (papers/4, §2.2). Their pages are pinned until the table
+//! needs them, or somebody stores to the map, and then parted from it.
 
 use crate::error::Result;
 use crate::pins::Pins;

@@ -53,7 +53,8 @@ pub(crate) struct Late {
     pub(crate) unfenced: bool,
 }
 
-/// A page that is nobody's: filled, then given to [`crate::Transaction::remap`]. One that is dropped is free again after the next attach.
+/// A page that is nobody's: filled, then given to [`crate::Transaction::remap`]. One that is dropped is free again
+/// after the next attach.
 #[derive(Debug)]
 #[must_use = "a page that is dropped is lost until the table is attached again"]
 pub struct Page(pub(crate) u32);

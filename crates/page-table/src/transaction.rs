@@ -8,7 +8,8 @@ use crate::write::Source;
 use ondol_env::sync::RwLockWriteGuard;
 use std::collections::BTreeMap;
 
-/// Changes of the map, and of bytes in pages, that happen together: collected first, made by [`Transaction::commit`]. Dropped, it has changed nothing.
+/// Changes of the map, and of bytes in pages, that happen together: collected first, made by [`Transaction::commit`].
+/// Dropped, it has changed nothing.
 #[derive(Debug)]
 #[must_use = "nothing happens before the commit"]
 pub struct Transaction<'t> {
@@ -57,7 +58,8 @@ impl PageTable {
         Transaction { table: self, changes: Vec::new() }
     }
 
-    /// Exchanges the contents of two blocks without copying them. Durable when this returns; after a crash before that both have been exchanged, or neither.
+    /// Exchanges the contents of two blocks without copying them. Durable when this returns; after a crash before that
+    /// both have been exchanged, or neither.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -89,8 +91,8 @@ impl Transaction<'_> {
         self.changes.push(Change::Remap(block, page));
     }
 
-    /// Stores bytes into a block in place: not into a copy of its page, since other bytes of it may be somebody's who knows of no transaction (a superblock, say). The
-    /// block needs to have a page.
+    /// Stores bytes into a block in place: not into a copy of its page, since other bytes of it may be somebody's who
+    /// knows of no transaction (a superblock, say). The block needs to have a page.
     pub fn store(&mut self, block: u64, offset: u32, bytes: &[u8]) {
         self.changes.push(Change::Store { block, offset, bytes: bytes.to_vec() });
     }
@@ -113,14 +115,15 @@ impl Transaction<'_> {
         Undo::Bytes { page: 0, offset: 0, old: vec![0; bytes as usize] }.lines()
     }
 
-    /// Makes the changes, in their order. Durable when this returns; after a crash before that there are all of them or none. Everything that was written before is
-    /// durable, too.
+    /// Makes the changes, in their order. Durable when this returns; after a crash before that there are all of them or
+    /// none. Everything that was written before is durable, too.
     ///
-    /// Four fences: undo records, the transaction is open, changes, it is committed. A single entry that changes alone is one word, and takes one fence.
+    /// Four fences: undo records, the transaction is open, changes, it is committed. A single entry that changes alone
+    /// is one word, and takes one fence.
     ///
     /// # Errors
-    /// `OutOfRange`, `Unmapped`, `TooLarge`, `ReadOnly`, or a lost line in bytes that are to be replaced: nothing was changed. The medium's failure on the way,
-    /// after which nothing is changed any more and attaching undoes it.
+    /// `OutOfRange`, `Unmapped`, `TooLarge`, `ReadOnly`, or a lost line in bytes that are to be replaced: nothing was
+    /// changed. The medium's failure on the way, after which nothing is changed any more and attaching undoes it.
     pub fn commit(mut self) -> Result<()> {
         let done = self.make();
         if done.is_err() && !self.table.failed.load(ondol_env::sync::atomic::Ordering::Relaxed) {
@@ -162,7 +165,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The map, held alone, and what the changes come to: no page that bytes go to in place is read in place by somebody.
+    /// The map, held alone, and what the changes come to: no page that bytes go to in place is read in place by
+    /// somebody.
     fn begin(&self) -> Result<(RwLockWriteGuard<'_, State>, Plan)> {
         loop {
             let state = self.table.state.write();

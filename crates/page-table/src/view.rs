@@ -1,7 +1,9 @@
-//! Views: blocks of the image at addresses that lie in a row, whatever pages hold them (papers/1, §III.2: `VADDR + LBN·4096 → PADDR + PBN·4096`).
+//! Views: blocks of the image at addresses that lie in a row, whatever pages hold them (papers/1, §III.2: `VADDR +
+//! LBN·4096 → PADDR + PBN·4096`).
 //!
-//! The paper changes the processor's table with each swap. Here a block is *hidden* from views before its page or its bytes change, and read by look-up until it is shown
-//! again: once for each transaction and flush, neighbours in one call; or at once, to measure what that costs. So a view never shows what its block does not hold.
+//! The paper changes the processor's table with each swap. Here a block is *hidden* from views before its page or its
+//! bytes change, and read by look-up until it is shown again: once for each transaction and flush, neighbours in one
+//! call; or at once, to measure what that costs. So a view never shows what its block does not hold.
 //!
 //! To leave pages unused until views are mapped anew would take them from the reserve as long as nobody flushes. To
 //! read first, and ask afterwards whether something has changed, could meet a mapping that the kernel takes away.
@@ -15,7 +17,8 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
 use std::sync::Weak;
 
-/// Calls to the kernel that a transaction or flush makes for a view, at most: they take microseconds each, and others wait.
+/// Calls to the kernel that a transaction or flush makes for a view, at most: they take microseconds each, and others
+/// wait.
 const CALLS_AT_ONCE: usize = 256;
 /// Blocks that are shown at once when a view is made, and others wait.
 const BLOCKS_AT_ONCE: u64 = 4096;
@@ -82,7 +85,8 @@ pub(crate) struct Shared {
 }
 
 impl<T: Deref<Target = PageTable>> View<T> {
-    /// Makes a view. Where the medium cannot be mapped again, or the process has no mappings left, reads are look-ups: [`ViewStats`] says so.
+    /// Makes a view. Where the medium cannot be mapped again, or the process has no mappings left, reads are look-ups:
+    /// [`ViewStats`] says so.
     ///
     /// # Errors
     /// `OutOfRange`.
@@ -116,8 +120,8 @@ impl<T: Deref<Target = PageTable>> View<T> {
         self.shared.blocks.clone()
     }
 
-    /// Reads bytes from `offset` on, counted from the first block: what [`ondol_block::BlockStore::read`] of the table would find at some moment of this call. A block is never torn, and
-    /// a transaction is seen whole or not at all.
+    /// Reads bytes from `offset` on, counted from the first block: what [`ondol_block::BlockStore::read`] of the table
+    /// would find at some moment of this call. A block is never torn, and a transaction is seen whole or not at all.
     ///
     /// # Errors
     /// `OutsideView`; the medium's failure, a lost line among them.
@@ -164,7 +168,8 @@ impl Views {
         self.0.iter().filter_map(Weak::upgrade).filter(move |view| view.blocks.contains(&block))
     }
 
-    /// The page or the bytes of a block are about to change: it is read by look-up from now on, which waits for the table's lock.
+    /// The page or the bytes of a block are about to change: it is read by look-up from now on, which waits for the
+    /// table's lock.
     pub(crate) fn hide(&self, block: u64) {
         for view in self.of(block) {
             if let Ok(windows) = &view.windows {
@@ -208,7 +213,8 @@ impl Shared {
         }
     }
 
-    /// Shows blocks, neighbours whose pages are neighbours in one call; at most `calls`. The first block that was not tried, and the calls that were made.
+    /// Shows blocks, neighbours whose pages are neighbours in one call; at most `calls`. The first block that was not
+    /// tried, and the calls that were made.
     fn show(&self, blocks: Range<u64>, map: &[u32], calls: usize) -> (u64, usize) {
         let Ok(windows) = &self.windows else { return (blocks.end, 0) };
         let mut closed = windows.close();

@@ -1,5 +1,5 @@
-//! Writing, copy-on-write: a page that the durable map names is never stored to. New contents go to a free page, readers see it at once, and the entry follows when
-//! the map is made durable; only then is the old page free.
+//! Writing, copy-on-write: a page that the durable map names is never stored to. New contents go to a free page,
+//! readers see it at once, and the entry follows when the map is made durable; only then is the old page free.
 
 use crate::error::{Result, TableError};
 use crate::format::Config;
@@ -18,7 +18,8 @@ const MOST_LATE: usize = 16_384;
 /// The bytes of several buffers, one behind the other.
 pub(crate) struct Source<'b> {
     bufs: &'b [IoSlice<'b>],
-    /// A buffer and the place of its first byte: the last that was looked at, since a commit has thousands, and they are taken in order.
+    /// A buffer and the place of its first byte: the last that was looked at, since a commit has thousands, and they
+    /// are taken in order.
     seen: Cell<(usize, u64)>,
 }
 
@@ -50,7 +51,8 @@ impl<'b> Source<'b> {
 }
 
 impl Config {
-    /// Pages that a writer takes at once: half of the reserve at most, which is free when the map is durable, as far as other writers have none of it.
+    /// Pages that a writer takes at once: half of the reserve at most, which is free when the map is durable, as far as
+    /// other writers have none of it.
     pub(crate) fn at_once(&self) -> u64 {
         AT_ONCE.min((self.pages - self.blocks) / 2).max(1)
     }
@@ -102,7 +104,8 @@ impl PageTable {
         self.finish(batch)
     }
 
-    /// A part of a page: in place where no durable entry names it and nobody has borrowed it or reads it in place, in a copy otherwise.
+    /// A part of a page: in place where no durable entry names it and nobody has borrowed it or reads it in place, in a
+    /// copy otherwise.
     pub(crate) fn write_part(&self, block: u64, within: u64, source: &Source<'_>, from: u64, len: u64) -> Result<()> {
         let pages = self.take(1)?;
         let mut state = self.state.write();
@@ -148,7 +151,8 @@ impl PageTable {
         Ok(true)
     }
 
-    /// Where stores wait for `msync`, they are left to the next flush of the map; everywhere else each writer fences its own.
+    /// Where stores wait for `msync`, they are left to the next flush of the map; everywhere else each writer fences
+    /// its own.
     fn is_lazy(&self) -> bool {
         self.nvm.domain() == Domain::Msync
     }
@@ -190,7 +194,8 @@ impl PageTable {
         }
     }
 
-    /// Takes pages into this writer's hands. Pages become free when the map is made durable, and when other writers are done.
+    /// Takes pages into this writer's hands. Pages become free when the map is made durable, and when other writers are
+    /// done.
     fn take(&self, count: u64) -> Result<Vec<u32>> {
         loop {
             if let Some(pages) = self.free.lock().take(count) {
@@ -202,7 +207,8 @@ impl PageTable {
         }
     }
 
-    /// Makes the map durable; whether so many pages are free then. If not, others have them in hands, who give them to the map or back.
+    /// Makes the map durable; whether so many pages are free then. If not, others have them in hands, who give them to
+    /// the map or back.
     fn may_have(&self, count: u64) -> Result<bool> {
         let state = &mut *self.state.write();
         self.persist_state(state)?;
@@ -239,8 +245,8 @@ impl PageTable {
         Ok(())
     }
 
-    /// Makes everything durable that was written before: a fence for what lies in pages, then one for all entries of the map. Each entry is there after a crash on
-    /// the way, or not.
+    /// Makes everything durable that was written before: a fence for what lies in pages, then one for all entries of
+    /// the map. Each entry is there after a crash on the way, or not.
     ///
     /// # Errors
     /// The medium's failure, after which nothing is changed any more.
@@ -296,7 +302,8 @@ impl PageTable {
         Ok(Page(pages[0]))
     }
 
-    /// Stores `bytes` at `offset` of a page that no block has yet. Durable when this returns. What was not stored is undefined.
+    /// Stores `bytes` at `offset` of a page that no block has yet. Durable when this returns. What was not stored is
+    /// undefined.
     ///
     /// # Errors
     /// `OutOfRange`; the medium's failure.

@@ -4,9 +4,9 @@ use crate::{Cut, Event, Keep, Layer, Medium};
 use std::fmt;
 use std::str::FromStr;
 
-/// A crash state of a run. As text: the number of events before the cut, a colon, and for each item that was not durable
-/// `-` (lost), `+` (there), a write's units in brackets, or a line's stores (`(2)`: the first two; eight numbers: for each word) in
-/// parentheses, as in `57:++-[0110](1)`.
+/// A crash state of a run. As text: the number of events before the cut, a colon, and for each item that was not
+/// durable `-` (lost), `+` (there), a write's units in brackets, or a line's stores (`(2)`: the first two; eight
+/// numbers: for each word) in parentheses, as in `57:++-[0110](1)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Case {
     /// Number of events that happened.

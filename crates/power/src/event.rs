@@ -33,8 +33,8 @@ pub enum Event {
         /// What was to be written.
         bytes: Arc<[u8]>,
     },
-    /// A flush failed: what was not durable may be there or not, now or after any later flush, unless it is written again. That is what
-    /// Linux makes of a failed write-back: the page is clean then, and is not tried again.
+    /// A flush failed: what was not durable may be there or not, now or after any later flush, unless it is written
+    /// again. That is what Linux makes of a failed write-back: the page is clean then, and is not tried again.
     FlushFailed {
         /// Which medium of the domain.
         medium: u32,
@@ -44,7 +44,8 @@ pub enum Event {
         /// Which medium of the domain.
         medium: u32,
     },
-    /// A batch was submitted to a medium that takes batches: all of it happens, or nothing, and not before the batches before it.
+    /// A batch was submitted to a medium that takes batches: all of it happens, or nothing, and not before the batches
+    /// before it.
     Batch {
         /// Which medium of the domain.
         medium: u32,
@@ -138,7 +139,8 @@ impl PowerDomain {
         self.reads.as_ref().map(|reads| std::mem::take(&mut *reads.lock())).unwrap_or_default()
     }
 
-    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody was told yet.
+    /// Appends an event: for media and their recorders. What was written to a block medium or became durable, nobody
+    /// was told yet.
     pub fn push(&self, event: Event) {
         let tells = !matches!(event, Event::Store { .. } | Event::WriteBack { .. } | Event::Mark(_));
         let mut events = self.events.lock();

@@ -165,7 +165,8 @@ impl Layer {
         }
     }
 
-    /// What `make` makes of the base: kept with it, and shared by all layers over it. Only one type can be made of one base; `None` for others.
+    /// What `make` makes of the base: kept with it, and shared by all layers over it. Only one type can be made of one
+    /// base; `None` for others.
     pub fn of_base<T: Any + Send + Sync>(&self, make: impl FnOnce(&[u8]) -> T) -> Option<Arc<T>> {
         let made = self.base.made.get_or_init(|| Arc::new(make(&self.base.bytes)));
         Arc::clone(made).downcast().ok()
@@ -177,7 +178,8 @@ impl Layer {
         self.pages().map(move |(n, page)| (n * PAGE, &page.bytes[..len(n * PAGE)]))
     }
 
-    /// Whether a range of both is known to hold the same without a look at it: they have one base, and share the range's pages.
+    /// Whether a range of both is known to hold the same without a look at it: they have one base, and share the
+    /// range's pages.
     pub fn shares(&self, other: &Self, range: Range<usize>) -> bool {
         let is_shared = |n| match (self.page(n), other.page(n)) {
             (Some(a), Some(b)) => Arc::ptr_eq(&a.bytes, &b.bytes),
@@ -236,7 +238,8 @@ pub fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(PAGE).all(|part| part == &[0; PAGE][..part.len()])
 }
 
-/// Two hashes by folded multiplication; fast, and only ever fed with contents of our own making. All zeros are as one pair of words.
+/// Two hashes by folded multiplication; fast, and only ever fed with contents of our own making. All zeros are as one
+/// pair of words.
 fn hash_page(n: usize, page: &Page) -> u128 {
     let page = if is_zero(page) { &page[..16] } else { &page[..] };
     let fold = |x: u64, y: u64| {

@@ -8,14 +8,15 @@ use std::ops::Range;
 /// How many states of a run are built.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
-    /// With at most so many combinations of what may have survived, all of them are built: with torn writes and lines if these
-    /// are so few, too, without them otherwise.
+    /// With at most so many combinations of what may have survived, all of them are built: with torn writes and lines
+    /// if these are so few, too, without them otherwise.
     pub all_of: usize,
     /// Random states, torn ones among them, for each event with more.
     pub samples: u32,
     /// States with a torn newest write or line for each event.
     pub torn: u32,
-    /// Before a barrier and where fewer states are allowed, with more combinations: so many items each alone, and all without each.
+    /// Before a barrier and where fewer states are allowed, with more combinations: so many items each alone, and all
+    /// without each.
     pub extremes: usize,
     /// Of so many states that are chosen like this one is built, spread over the run by the seed.
     pub one_of: u64,
@@ -48,8 +49,8 @@ impl Sampling {
 const LEVELS: [usize; 6] = [128, 64, 32, 16, 8, 4];
 
 impl Sampling {
-    /// With about `most` states of this run, spread over all of it, if there are more: fewer for each event at first, and then not
-    /// for every event. `is_narrowed` is [`Sampling::states`]'s.
+    /// With about `most` states of this run, spread over all of it, if there are more: fewer for each event at first,
+    /// and then not for every event. `is_narrowed` is [`Sampling::states`]'s.
     #[must_use]
     pub fn spread(self, media: &[Medium], events: &[Event], is_narrowed: impl Fn(usize) -> bool, most: u64) -> Self {
         let levels: Vec<Self> = [self].into_iter().chain(LEVELS.map(|level| self.at_most(level))).collect();
@@ -108,8 +109,9 @@ pub struct Built {
 type Visit<'v> = &'v mut dyn FnMut(&Cut<'_>, Vec<Keep>) -> bool;
 
 impl Sampling {
-    /// Calls `state` for states of every cut, until it says `false`. After an event that changes nothing on the media they are the
-    /// same as before it, and left out unless it is a barrier, or `is_narrowed` says of the number of events that fewer states are allowed now.
+    /// Calls `state` for states of every cut, until it says `false`. After an event that changes nothing on the media
+    /// they are the same as before it, and left out unless it is a barrier, or `is_narrowed` says of the number of
+    /// events that fewer states are allowed now.
     pub fn states(
         &self,
         media: &[Medium],
@@ -143,8 +145,8 @@ impl Sampling {
         built
     }
 
-    /// Calls `judge` with the media in every state that [`Sampling::states`] builds and the last mark before it, and never twice with equal
-    /// ones. Returns how many there were.
+    /// Calls `judge` with the media in every state that [`Sampling::states`] builds and the last mark before it, and
+    /// never twice with equal ones. Returns how many there were.
     pub fn each(&self, media: &[Medium], events: &[Event], mut judge: impl FnMut(&[Layer], u64)) -> usize {
         let mark = |happened: &[Event]| {
             happened
@@ -165,8 +167,8 @@ impl Sampling {
         seen.len()
     }
 
-    /// `newest` are the items that the last event made or changed: a state in which nothing of that is there belongs to an
-    /// earlier cut. An empty range asks for all states.
+    /// `newest` are the items that the last event made or changed: a state in which nothing of that is there belongs to
+    /// an earlier cut. An empty range asks for all states.
     fn of_cut(&self, cut: &Cut<'_>, newest: Range<usize>, built: &mut Built, state: Visit<'_>) -> bool {
         // Each cut has samples of its own, whatever was built before it.
         let random = Fixed::new(Timestamp::default(), self.seed ^ (cut.events() as u64) << 32);

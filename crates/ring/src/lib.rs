@@ -1,9 +1,9 @@
 //! FUSE over io_uring, from the server's side: places in which the kernel puts requests and finds their answers.
 //!
-//! The kernel has one queue of requests for each processor, and puts a request into the queue of the processor that its sender runs
-//! on. A server registers places with a queue; a request goes to the place that became free last. Fetching the next request and
-//! answering the one before are one system call. Facts: the kernel's `Documentation/filesystems/fuse/fuse-io-uring.rst` and the
-//! public header `include/uapi/linux/fuse.h`.
+//! The kernel has one queue of requests for each processor, and puts a request into the queue of the processor that its
+//! sender runs on. A server registers places with a queue; a request goes to the place that became free last. Fetching
+//! the next request and answering the one before are one system call. Facts: the kernel's
+//! `Documentation/filesystems/fuse/fuse-io-uring.rst` and the public header `include/uapi/linux/fuse.h`.
 //!
 //! This crate knows no request but its length: a message is the bytes that `/dev/fuse` would have given. It is a crate
 //! of its own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe`

@@ -93,8 +93,8 @@ pub struct Message<'p> {
 }
 
 impl Place {
-    /// A place for queue `queue` of the FUSE connection `connection`, with room for `payload` bytes, of which pages are taken when they are
-    /// first used. The kernel is told with [`Place::register`], or the first [`Place::fetch`].
+    /// A place for queue `queue` of the FUSE connection `connection`, with room for `payload` bytes, of which pages are
+    /// taken when they are first used. The kernel is told with [`Place::register`], or the first [`Place::fetch`].
     ///
     /// # Errors
     /// No ring can be had.
@@ -117,8 +117,8 @@ impl Place {
         })
     }
 
-    /// Gives the kernel a place that it has not had yet; nothing otherwise. When this returns, the kernel puts requests into it that come from
-    /// then on. Requests that wait already are for places that it has had.
+    /// Gives the kernel a place that it has not had yet; nothing otherwise. When this returns, the kernel puts requests
+    /// into it that come from then on. Requests that wait already are for places that it has had.
     ///
     /// # Errors
     /// The kernel takes no commands.
@@ -130,7 +130,8 @@ impl Place {
         Ok(())
     }
 
-    /// Sends the answer to the request before, if there was one (see [`Place::answer`]), and waits for the next. False when the connection has ended.
+    /// Sends the answer to the request before, if there was one (see [`Place::answer`]), and waits for the next. False
+    /// when the connection has ended.
     ///
     /// # Errors
     /// The kernel takes nothing from this place any more.
@@ -167,8 +168,8 @@ impl Place {
         if self.turn == Turn::Kernels {
             return None;
         }
-        // SAFETY: it came from a box, is freed by nobody but `drop`, and while no command is under way only this place, which is
-        // borrowed for as long, reaches it.
+        // SAFETY: it came from a box, is freed by nobody but `drop`, and while no command is under way only this place,
+        // which is borrowed for as long, reaches it.
         Some(unsafe { self.shared.as_mut() })
     }
 
@@ -185,8 +186,9 @@ impl Place {
         let parts = (&raw mut shared.parts) as u64;
         let mut entry = opcode::UringCmd80::new(fd, command).cmd(words).addr(Some(parts)).build();
         set_length(&mut entry, 2);
-        // SAFETY: the descriptor and the memory that the command names live until it has completed: both are this place's, which does
-        // not give them up before (see `Drop`), and hands nothing of that memory out while it is the kernel's turn.
+        // SAFETY: the descriptor and the memory that the command names live until it has completed: both are this
+        // place's, which does not give them up before (see `Drop`), and hands nothing of that memory out while it is
+        // the kernel's turn.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
         self.turn = Turn::Kernels;
@@ -215,7 +217,8 @@ impl Place {
         Some(Message { bytes: room.get(begin..HEAD + payload)?, room: &mut self.beside })
     }
 
-    /// Sets the answer that the next [`Place::fetch`] sends: the header's bytes, and how many bytes of the message's room follow.
+    /// Sets the answer that the next [`Place::fetch`] sends: the header's bytes, and how many bytes of the message's
+    /// room follow.
     pub fn answer(&mut self, header: &[u8; OUT_HEADER], len: usize) {
         if self.turn != Turn::Ours {
             return;
@@ -237,7 +240,8 @@ impl Place {
 /// Sets the field of an entry that io_uring calls `len`, which the crate's builder of commands leaves out.
 fn set_length(entry: &mut Entry128, len: u32) {
     const AT: usize = 24;
-    // SAFETY: an entry is `struct io_uring_sqe`, 128 bytes of plain numbers without padding, `#[repr(C)]`, and exclusively ours here.
+    // SAFETY: an entry is `struct io_uring_sqe`, 128 bytes of plain numbers without padding, `#[repr(C)]`, and
+    // exclusively ours here.
     let bytes = unsafe { &mut *std::ptr::from_mut(entry).cast::<[u8; size_of::<Entry128>()]>() };
     if let Some(place) = bytes.get_mut(AT..).and_then(<[u8]>::first_chunk_mut) {
         *place = len.to_ne_bytes();
@@ -246,7 +250,8 @@ fn set_length(entry: &mut Entry128, len: u32) {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A command under way may still write: its memory is left to the kernel for good. It happens when a connection breaks, if at all.
+        // A command under way may still write: its memory is left to the kernel for good. It happens when a connection
+        // breaks, if at all.
         if self.turn != Turn::Kernels {
             // SAFETY: it came from a box, no command is under way, and it is not used after this.
             drop(unsafe { Box::from_raw(self.shared.as_ptr()) });

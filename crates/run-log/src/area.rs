@@ -87,7 +87,8 @@ impl Places {
         }
     }
 
-    /// Makes everything empty, as the epoch that `header` says. After a crash on the way all is as it was, or this is to be done again.
+    /// Makes everything empty, as the epoch that `header` says. After a crash on the way all is as it was, or this is
+    /// to be done again.
     pub(crate) fn reset(&self, nvm: &Nvm, header: &Header) -> Result<()> {
         self.write(nvm, &Header { resetting: true, ..header.clone() })?;
         let mut batch = nvm.stored();

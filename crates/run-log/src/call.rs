@@ -32,8 +32,8 @@ pub trait Call {
     /// Monotonic time, nanoseconds: how long a thread is away between two looks.
     fn now_ns(&self) -> u64;
 
-    /// Waits until every change of the file that is under way is over, whoever makes it; false if that cannot be had, or if writes may be under way that
-    /// nobody can wait for.
+    /// Waits until every change of the file that is under way is over, whoever makes it; false if that cannot be had,
+    /// or if writes may be under way that nobody can wait for.
     fn settle(&self) -> bool;
 
     /// Syncs the file for real, contents and everything about it.
@@ -48,7 +48,8 @@ pub trait Call {
     /// A sync that fails so has told that the disk did not take what was written before.
     fn refuses_sync(&self, fail: &Self::Fail) -> bool;
 
-    /// As [`Call::refuses_sync`], of a durable write. It may be refused for lack of room without having written anything.
+    /// As [`Call::refuses_sync`], of a durable write. It may be refused for lack of room without having written
+    /// anything.
     fn refuses_write(&self, fail: &Self::Fail) -> bool;
 
     /// What the file is to be known by; none if it has no handle.
@@ -75,8 +76,8 @@ pub trait Call {
         false
     }
 
-    /// Does a durable write at `start`, which is where it goes, without making it durable if that can be had; answers how many bytes went in. The descriptor's
-    /// offset may stay until [`Call::moved`].
+    /// Does a durable write at `start`, which is where it goes, without making it durable if that can be had; answers
+    /// how many bytes went in. The descriptor's offset may stay until [`Call::moved`].
     ///
     /// # Errors
     /// The kernel's.
@@ -95,8 +96,8 @@ pub trait Call {
     /// The descriptor's offset, for a write that goes there.
     fn cursor(&self) -> Option<u64>;
 
-    /// A write to the descriptor's offset is over: moves the offset if the write has not done so. True if it is `end` now, where the write ended, and so nobody else has moved it since
-    /// [`Call::cursor`].
+    /// A write to the descriptor's offset is over: moves the offset if the write has not done so. True if it is `end`
+    /// now, where the write ended, and so nobody else has moved it since [`Call::cursor`].
     fn moved(&self, end: u64) -> bool;
 
     /// Bytes of the write.

@@ -18,7 +18,8 @@ use crate::slot::Slot;
 use zerocopy::{FromZeros, IntoBytes};
 
 impl Client {
-    /// Cuts or extends a file to `len` bytes by `change`. In the log, if all of the file is there and this can be; otherwise as [`Client::unlogged`].
+    /// Cuts or extends a file to `len` bytes by `change`. In the log, if all of the file is there and this can be;
+    /// otherwise as [`Client::unlogged`].
     ///
     /// # Errors
     /// The kernel's.
@@ -62,7 +63,8 @@ impl Client {
         call.look().ok().filter(|now| trusted && *now == expected)
     }
 
-    /// Logs that a file has `len` bytes, or is about to: a record without bytes. That is durable before a file is cut: the kernel may commit it at any time, and what is cut off must not come back in part.
+    /// Logs that a file has `len` bytes, or is about to: a record without bytes. That is durable before a file is cut:
+    /// the kernel may commit it at any time, and what is cut off must not come back in part.
     fn note_length(&self, me: u64, slot: &Slot<'_>, incarnation: u64, len: u64) -> Result<bool> {
         // From now on it may be as short as this on the disk.
         slot.set(slot::BASE_SIZE, len.min(slot.load(slot::BASE_SIZE)?))?;
@@ -136,7 +138,8 @@ impl Client {
         Ok(noted && slot.expect(after).is_ok() && slot.is_trusted()?)
     }
 
-    /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says whether it is as it was.
+    /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says
+    /// whether it is as it was.
     pub fn kept<C: Call>(&self, (index, incarnation): (u32, u64), call: &C, change: impl FnOnce() -> bool) {
         let slot = self.log.slot(index);
         let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
@@ -152,7 +155,8 @@ impl Client {
         }
     }
 
-    /// Runs a change that is not logged and that live records must not outlive, a truncation: they go home first, and no write comes between.
+    /// Runs a change that is not logged and that live records must not outlive, a truncation: they go home first, and
+    /// no write comes between.
     ///
     /// # Errors
     /// The kernel's refusal to sync; the change is not made then.

@@ -26,9 +26,11 @@ use ondol_env::sync::atomic::{AtomicU32, AtomicU64};
 use ondol_env::{Env, System};
 use ondol_medium::SharedWord;
 
-/// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
+/// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a
+/// thread that loses its processor.
 const OLDEST_NS: u64 = 3_000_000_000;
-/// So long two looks with a write between them may take, and a nanosecond more for each byte. A thread that loses its processor there is away for longer, and others could write unseen meanwhile.
+/// So long two looks with a write between them may take, and a nanosecond more for each byte. A thread that loses its
+/// processor there is away for longer, and others could write unseen meanwhile.
 pub(crate) const LONGEST_LOOK_NS: u64 = 200_000;
 /// In how many places a file may have its slot.
 const PROBES: u32 = 16;
@@ -222,7 +224,8 @@ impl Client {
         self.promised(slot, incarnation, call, answer).map(Written::Done)
     }
 
-    /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and nothing was written.
+    /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and
+    /// nothing was written.
     fn logged<C: Call>(
         &self,
         slot: &Slot<'_>,
@@ -306,7 +309,8 @@ impl Client {
         len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
     }
 
-    /// Logs what was written. False if what the file looks like `after` it is not what that write alone makes of it, or if there is no room.
+    /// Logs what was written. False if what the file looks like `after` it is not what that write alone makes of it, or
+    /// if there is no room.
     fn note<C: Call>(
         &self,
         me: u64,
@@ -330,7 +334,8 @@ impl Client {
         slot.is_trusted()
     }
 
-    /// Stores a record of `len` bytes behind the last one of its file or directory, whose lock the caller has; of a move behind those of both directories, which `head` names the second of. False if there is no room.
+    /// Stores a record of `len` bytes behind the last one of its file or directory, whose lock the caller has; of a
+    /// move behind those of both directories, which `head` names the second of. False if there is no room.
     pub(crate) fn record(
         &self,
         me: u64,
@@ -421,7 +426,8 @@ impl Client {
     ) -> std::result::Result<(), C::Fail> {
         let last = slot.distrust().and_then(|()| slot.load(slot::LAST));
         let before = call.look();
-        // A write has its ctime before its bytes: one that is under way now would change the file without another ctime.
+        // A write has its ctime before its bytes: one that is under way now would change the file without another
+        // ctime.
         let settled = call.settle();
         self.sync_file(slot, incarnation, call)?;
         let trusted = || -> Result<bool> {
@@ -465,7 +471,8 @@ impl Client {
     }
 }
 
-/// The slot is that of the file that a call is on: what is known of a descriptor may be of another one, which had its number before.
+/// The slot is that of the file that a call is on: what is known of a descriptor may be of another one, which had its
+/// number before.
 pub(crate) fn is_of<C: Call>(slot: &Slot<'_>, call: &C) -> bool {
     call.look().is_ok_and(|look| slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]))
 }

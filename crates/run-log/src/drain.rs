@@ -188,7 +188,8 @@ impl<F: Files> Drain<F> {
         })
     }
 
-    /// Syncs every file whose records are a second old, or all if `now`, or if a lane is a quarter full. Does nothing while another process drains.
+    /// Syncs every file whose records are a second old, or all if `now`, or if a lane is a quarter full. Does nothing
+    /// while another process drains.
     ///
     /// # Errors
     /// The medium's failure, or that a word in the pool is damaged.
@@ -286,8 +287,9 @@ impl<F: Files> Drain<F> {
         Ok(Some(Due { slot: slot.index, incarnation, last, dev, identity, file }))
     }
 
-    /// Syncs files of one file system and retires what was in the page cache before that: each by itself, or everything on the file system where there are many, or where one cannot be found: its names are gone, or it has others that we cannot know.
-    /// The loss of a name is synced, too.
+    /// Syncs files of one file system and retires what was in the page cache before that: each by itself, or everything
+    /// on the file system where there are many, or where one cannot be found: its names are gone, or it has others that
+    /// we cannot know. The loss of a name is synced, too.
     fn sync(&mut self, dev: u64, files: Vec<Due<F::File>>, drained: &mut Drained) -> Result<()> {
         let missing = files.iter().any(|due| due.file.is_none());
         let broken = self.broken.contains(&dev);
@@ -324,7 +326,8 @@ impl<F: Files> Drain<F> {
         Ok(())
     }
 
-    /// A file cannot be found, nor its file system be synced as a whole: whether it is on the disk its program's own syncs will tell.
+    /// A file cannot be found, nor its file system be synced as a whole: whether it is on the disk its program's own
+    /// syncs will tell.
     fn lose(&mut self, file: &Due<F::File>, e: Errno, drained: &mut Drained) -> Result<()> {
         self.log.slot(file.slot).give_up()?;
         self.lost.insert((file.slot, file.incarnation));
@@ -343,7 +346,8 @@ impl<F: Files> Drain<F> {
             drained.synced += 1;
             return slot.retire(file.incarnation, file.last);
         };
-        // The kernel has told this descriptor and will not again: a sync that succeeds now, by whomever, would prove nothing.
+        // The kernel has told this descriptor and will not again: a sync that succeeds now, by whomever, would prove
+        // nothing.
         slot.fail(file.incarnation)?;
         drained.live += 1;
         let path = file.identity.path.display();

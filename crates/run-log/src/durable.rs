@@ -31,8 +31,8 @@ impl Client {
         Ok(self.lane(self.me(call.process())?, self.log.header.lane_len / 2)?.is_some())
     }
 
-    /// A durable write to a file that is not trusted, and a sync for real behind it, which may begin trust. The caller has the lock, so others with such writes wait and are
-    /// not in the way.
+    /// A durable write to a file that is not trusted, and a sync for real behind it, which may begin trust. The caller
+    /// has the lock, so others with such writes wait and are not in the way.
     pub(crate) fn begin<C: Call>(
         &self,
         slot: &Slot<'_>,
@@ -52,7 +52,8 @@ impl Client {
         Ok(Written::Done(wrote))
     }
 
-    /// What a write past the log has done. If the kernel has promised it, no older record may come back over it; nor may the file be written to for long while records are live, which recovery would take for somebody else's doing.
+    /// What a write past the log has done. If the kernel has promised it, no older record may come back over it; nor
+    /// may the file be written to for long while records are live, which recovery would take for somebody else's doing.
     pub(crate) fn promised<C: Call>(
         &self,
         slot: &Slot<'_>,
@@ -107,7 +108,8 @@ impl Client {
         Ok(())
     }
 
-    /// Syncs the file for real. What the disk refuses, now or before, stays in the log: the kernel says it once, and a sync that succeeds after that proves nothing.
+    /// Syncs the file for real. What the disk refuses, now or before, stays in the log: the kernel says it once, and a
+    /// sync that succeeds after that proves nothing.
     pub(crate) fn sync_file<C: Call>(
         &self,
         slot: &Slot<'_>,
@@ -138,7 +140,8 @@ impl Client {
         }
     }
 
-    /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real otherwise.
+    /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real
+    /// otherwise.
     pub fn sync_logged<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> bool {
         let slot = self.log.slot(index);
         if !slot.is_trusted().unwrap_or(false) {
@@ -148,7 +151,8 @@ impl Client {
         self.logged_all(&slot, incarnation, call)
     }
 
-    /// A sync by whoever may not wait for locks, and allocates nothing: a signal handler that came while its thread had some. Durable when it returns.
+    /// A sync by whoever may not wait for locks, and allocates nothing: a signal handler that came while its thread had
+    /// some. Durable when it returns.
     ///
     /// # Errors
     /// The kernel's.
@@ -181,8 +185,9 @@ impl Client {
         Ok(wrote)
     }
 
-    /// Makes durable what is in the log, of all files. Whoever syncs for real what this log does not see synced (sync(2), msync(2)) does it before: afterwards an
-    /// older record that is durable must not be all that recovery finds.
+    /// Makes durable what is in the log, of all files. Whoever syncs for real what this log does not see synced
+    /// (sync(2), msync(2)) does it before: afterwards an older record that is durable must not be all that recovery
+    /// finds.
     ///
     /// # Errors
     /// The medium's failure.

@@ -81,7 +81,8 @@ pub(crate) mod slot {
     pub(crate) const NAMED: u64 = 632;
     /// When its oldest record that is not retired was logged.
     pub(crate) const SINCE: u64 = 640;
-    /// How many durable writes are left to the kernel before one tries again whether the file can be trusted; and how many after the next such try that is of no use.
+    /// How many durable writes are left to the kernel before one tries again whether the file can be trusted; and how
+    /// many after the next such try that is of no use.
     pub(crate) const PAUSE: u64 = 648;
     pub(crate) const NEXT_PAUSE: u64 = 656;
     /// [`crate::FileKind`] of the file, as in its identity.

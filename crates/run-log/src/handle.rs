@@ -32,7 +32,8 @@ impl Handle {
         Self::at(fd, c"")
     }
 
-    /// The handle of what a name in the directory `dir` leads to, itself and not what it points to; with an empty name of what `dir` is open for.
+    /// The handle of what a name in the directory `dir` leads to, itself and not what it points to; with an empty name
+    /// of what `dir` is open for.
     ///
     /// # Errors
     /// There is nothing of that name, or the file system has no handles.
@@ -40,8 +41,8 @@ impl Handle {
         let mut raw = Raw { len: MAX_HANDLE as u32, kind: 0, bytes: [0; MAX_HANDLE] };
         let mut mount: libc::c_int = 0;
         let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
-        // SAFETY: the kernel writes at most `len` bytes of handle behind the two numbers, which `raw` has room for, and a number to `mount`; the
-        // path is a string.
+        // SAFETY: the kernel writes at most `len` bytes of handle behind the two numbers, which `raw` has room for, and
+        // a number to `mount`; the path is a string.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_name_to_handle_at,

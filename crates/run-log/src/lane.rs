@@ -70,7 +70,8 @@ impl<'l> Lane<'l> {
         Ok((self.tail()?.saturating_sub(self.head().durable()?), self.len()))
     }
 
-    /// Stores a record behind the last one; answers the position behind it, or none if there is no room. It is not durable.
+    /// Stores a record behind the last one; answers the position behind it, or none if there is no room. It is not
+    /// durable.
     pub(crate) fn append(&self, me: u64, head: RecordHead, payload: &[&[u8]]) -> Result<Option<u64>> {
         let len: u64 = payload.iter().map(|part| part.len() as u64).sum();
         let nvm = &self.log.nvm;

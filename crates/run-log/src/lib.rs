@@ -6,12 +6,13 @@
 //!     └──── fsync ──▶ lane durable, return     retired ◀────────┘
 //! ```
 //!
-//! [`Log`] is what all processes share: slots (one file each) and lanes (one process each) in two areas of a pool. [`Client`] is a process that writes: it decides
-//! whether an fsync may end in the log. [`Drain`] syncs files for real and retires their records. [`found`] tells what is live after a crash,
-//! and [`recover()`] brings it into the files. Format, invariants and failure cases: `docs/design/run.md`.
+//! [`Log`] is what all processes share: slots (one file each) and lanes (one process each) in two areas of a pool.
+//! [`Client`] is a process that writes: it decides whether an fsync may end in the log. [`Drain`] syncs files for real
+//! and retires their records. [`found`] tells what is live after a crash, and [`recover()`] brings it into the files.
+//! Format, invariants and failure cases: `docs/design/run.md`.
 //!
-//! A write is acknowledged from here only if every change of its file since the last real fsync is in the log, which the kernel's own look at the
-//! file proves: [`Look`]. It must not know how a program was made to call it, nor ext4.
+//! A write is acknowledged from here only if every change of its file since the last real fsync is in the log, which
+//! the kernel's own look at the file proves: [`Look`]. It must not know how a program was made to call it, nor ext4.
 
 mod area;
 mod call;

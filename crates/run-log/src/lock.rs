@@ -1,6 +1,8 @@
-//! Locks as words in the pool: taken by compare-and-swap, with the owner's name in them, so that whoever is gone can be relieved.
+//! Locks as words in the pool: taken by compare-and-swap, with the owner's name in them, so that whoever is gone can be
+//! relieved.
 //!
-//! An owner is a process number (upper half) and a token that no two programs of a run share, not even two that one process ran one after the other.
+//! An owner is a process number (upper half) and a token that no two programs of a run share, not even two that one
+//! process ran one after the other.
 
 use ondol_env::sync;
 use ondol_medium::Nvm;

@@ -114,7 +114,8 @@ impl Log {
         Self { nvm, places, header, seal }
     }
 
-    /// Empties the log and begins the next epoch. The caller has seen that nothing in it is live, and that nobody else uses it.
+    /// Empties the log and begins the next epoch. The caller has seen that nothing in it is live, and that nobody else
+    /// uses it.
     ///
     /// # Errors
     /// The medium's failure.

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use zerocopy::little_endian::{I64, U32};
 
-/// One look at a file. Two equal looks, with nothing that this program did between them, say that nobody changed the file, where timestamps are
-/// multigrain ([`multigrain`]).
+/// One look at a file. Two equal looks, with nothing that this program did between them, say that nobody changed the
+/// file, where timestamps are multigrain ([`multigrain`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// The file system's device number.
@@ -29,7 +29,8 @@ pub struct Look {
     pub size: u64,
     /// What it is.
     pub kind: FileKind,
-    /// A write by whoever may not set them takes its setuid and setgid bits away, which no record tells: it is never as expected.
+    /// A write by whoever may not set them takes its setuid and setgid bits away, which no record tells: it is never as
+    /// expected.
     pub set_id: bool,
 }
 
@@ -152,7 +153,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What a name in the directory `dir` leads to, itself and not what it points to; with an empty name what `dir` is open for.
+    /// What a name in the directory `dir` leads to, itself and not what it points to; with an empty name what `dir` is
+    /// open for.
     ///
     /// # Errors
     /// The system's.
@@ -244,8 +246,9 @@ pub fn is_ext4(dir: &Path) -> Result<bool> {
     Ok(rustix::fs::statfs(dir)?.f_type == EXT4)
 }
 
-/// Why changes of names on the ext4 file system of `dir` cannot be logged; none if they can. Its journal has to commit them in their order, all that is changed with each at once: there is one, and no fast
-/// commits (`fast_commit`), whose replay is later changes to the kernel.
+/// Why changes of names on the ext4 file system of `dir` cannot be logged; none if they can. Its journal has to commit
+/// them in their order, all that is changed with each at once: there is one, and no fast commits (`fast_commit`), whose
+/// replay is later changes to the kernel.
 ///
 /// # Errors
 /// The system's.
@@ -270,9 +273,9 @@ fn device_name(device: u64) -> Option<OsString> {
     std::fs::read_link(link).ok()?.file_name().map(OsStr::to_owned)
 }
 
-/// When the ext4 file system of this device was mounted, by the clock of today: nanoseconds since 1970, at most a tick of
-/// the kernel's clock too early. The thread of its journal has begun then. None where that is not to be seen: without a
-/// journal, or from another PID namespace.
+/// When the ext4 file system of this device was mounted, by the clock of today: nanoseconds since 1970, at most a tick
+/// of the kernel's clock too early. The thread of its journal has begun then. None where that is not to be seen:
+/// without a journal, or from another PID namespace.
 pub(crate) fn mounted(device: u64) -> Option<u64> {
     let journal = Path::new("/sys/fs/ext4").join(device_name(device)?).join("journal_task");
     let thread = std::fs::read_to_string(journal).ok()?.trim().parse::<u32>().ok().filter(|thread| *thread > 0)?;
@@ -286,7 +289,8 @@ pub(crate) fn mounted(device: u64) -> Option<u64> {
     wall_ns().checked_sub(now.checked_sub(since_boot)?)
 }
 
-/// Whether a change after a look always has another ctime on the file system of `dir` (multigrain timestamps). Tried with a file without a name.
+/// Whether a change after a look always has another ctime on the file system of `dir` (multigrain timestamps). Tried
+/// with a file without a name.
 ///
 /// # Errors
 /// The system's: no file can be made there, say.

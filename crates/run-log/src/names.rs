@@ -46,7 +46,8 @@ pub trait NameCall {
     /// The kernel's.
     fn look(&self, side: Side) -> std::result::Result<Look, Self::Fail>;
 
-    /// The file that is made, removed, renamed or linked: `done` says whether the change is over. It goes by the name that it has then; if that was removed by what [`NameCall::hold`] has kept. None if there is none.
+    /// The file that is made, removed, renamed or linked: `done` says whether the change is over. It goes by the name
+    /// that it has then; if that was removed by what [`NameCall::hold`] has kept. None if there is none.
     fn subject(&self, done: bool) -> Option<Subject>;
 
     /// Keeps the file, whose name is about to be removed, to be looked at without it. False if it cannot be had.
@@ -100,7 +101,8 @@ struct Known<'s> {
 }
 
 impl Client {
-    /// The slot of a trusted file or directory: all its changes are in the log. It may be another one's by the time it is locked, which is seen then.
+    /// The slot of a trusted file or directory: all its changes are in the log. It may be another one's by the time it
+    /// is locked, which is seen then.
     ///
     /// # Errors
     /// The medium's failure.
@@ -109,7 +111,8 @@ impl Client {
         Ok(self.log.slot(index).is_trusted()?.then_some((index, incarnation)))
     }
 
-    /// A file that is new in a directory was synced for real: whether the directory is to be synced, too, so that its names are logged from then on.
+    /// A file that is new in a directory was synced for real: whether the directory is to be synced, too, so that its
+    /// names are logged from then on.
     ///
     /// # Errors
     /// The medium's failure.
@@ -124,13 +127,16 @@ impl Client {
         }
     }
 
-    /// How often a directory became trusted, in this epoch. A change of names past the log that finds another number afterwards came to a directory that may be trusted by then, and is [`Client::unseen`].
+    /// How often a directory became trusted, in this epoch. A change of names past the log that finds another number
+    /// afterwards came to a directory that may be trusted by then, and is [`Client::unseen`].
     pub fn named(&self) -> u64 {
         // If the memory fails nothing is trusted anyway.
         self.log.nvm.shared_u64(self.log.shared(shared::NAMES)).unwrap_or_default()
     }
 
-    /// Changes names in the directory in a slot, as the kernel does it, and logs that; of a move the directory that is `left` has the second slot. A file that is made is trusted from birth. `Stale`: nothing was done, and the caller is to do it past the log.
+    /// Changes names in the directory in a slot, as the kernel does it, and logs that; of a move the directory that is
+    /// `left` has the second slot. A file that is made is trusted from birth. `Stale`: nothing was done, and the caller
+    /// is to do it past the log.
     ///
     /// # Errors
     /// The kernel's.
@@ -236,8 +242,9 @@ impl Client {
         looks
     }
 
-    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses one, and the one that is replaced; and makes durable what has to be before that. None if such a change is not logged: only
-    /// trusted files get other names, their contents durable before.
+    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses one, and
+    /// the one that is replaced; and makes durable what has to be before that. None if such a change is not logged:
+    /// only trusted files get other names, their contents durable before.
     fn lock_files<'s, C: NameCall>(&'s self, dirs: &Dirs<'_>, call: &C, subject: Subject) -> Option<Files<'s>> {
         let change = call.names().change;
         let renames = matches!(change, Change::Rename | Change::Arrive);
@@ -256,7 +263,8 @@ impl Client {
         Some(Files { subject, replaced, known })
     }
 
-    /// The newest record of a file's names is durable, or in one of these directories: it is durable before the next one.
+    /// The newest record of a file's names is durable, or in one of these directories: it is durable before the next
+    /// one.
     fn in_order(&self, slot: &Slot<'_>, dirs: &Dirs<'_>) -> Result<()> {
         let dir = slot.load(slot::NAME_DIR)?;
         if dirs.all.iter().any(|known| u64::from(known.slot.index) + 1 == dir) {
@@ -266,7 +274,8 @@ impl Client {
         }
     }
 
-    /// Locks the slot of a file, if it has one; none if that cannot be had. The second file is only tried, since two are locked here in any order.
+    /// Locks the slot of a file, if it has one; none if that cannot be had. The second file is only tried, since two
+    /// are locked here in any order.
     fn lock_known<'s>(
         &'s self,
         me: u64,
@@ -282,7 +291,8 @@ impl Client {
         same.then_some(Some(Known { slot, incarnation, _held: held }))
     }
 
-    /// What a change of names does to the files: the one with other names has another ctime by that alone; one without a name is nobody's.
+    /// What a change of names does to the files: the one with other names has another ctime by that alone; one without
+    /// a name is nobody's.
     fn follow(
         &self,
         change: Change,
@@ -305,7 +315,8 @@ impl Client {
         }
     }
 
-    /// Logs a change. Answers where its record ends; none if the directories are not what that change alone makes of them, or if there is no room.
+    /// Logs a change. Answers where its record ends; none if the directories are not what that change alone makes of
+    /// them, or if there is no room.
     fn note_names(&self, dirs: &Dirs<'_>, made: &Made) -> Result<Option<Logged>> {
         let Made { names, subject, replaced, before, after } = made;
         let alone = |(before, after): (&Look, &Look)| {
@@ -384,8 +395,9 @@ impl Client {
         slot.free()
     }
 
-    /// Gives a file another name past the log by `change`, or takes one away: nobody who is seen changes its names meanwhile, or takes this for part of a change of its own. A file that `gets` a name is given a slot
-    /// for that, where names are logged.
+    /// Gives a file another name past the log by `change`, or takes one away: nobody who is seen changes its names
+    /// meanwhile, or takes this for part of a change of its own. A file that `gets` a name is given a slot for that,
+    /// where names are logged.
     ///
     /// # Errors
     /// The medium's failure; the change was not made then.
@@ -408,8 +420,9 @@ struct Files<'s> {
 }
 
 impl Files<'_> {
-    /// Looks at them, now that they are locked. Answers which change it is, a removal of a last name or of another. None if they are other files by now, or the change is not logged: only of a trusted file it is known that its other names are
-    /// durable, or in the log.
+    /// Looks at them, now that they are locked. Answers which change it is, a removal of a last name or of another.
+    /// None if they are other files by now, or the change is not logged: only of a trusted file it is known that its
+    /// other names are durable, or in the log.
     fn look<C: NameCall>(self, client: &Client, call: &C) -> Option<(Change, Self)> {
         let subject = call.subject(false)?;
         let replaced = self.replaced.as_ref().map_or(Ok(None), |_| call.replaced()).ok()?;
@@ -459,7 +472,8 @@ impl Files<'_> {
     }
 }
 
-/// Which file's names were changed, if it is the one that was looked at before: a path may lead to another one by `now`.
+/// Which file's names were changed, if it is the one that was looked at before: a path may lead to another one by
+/// `now`.
 fn whose(change: Change, files: Option<&Files<'_>>, now: Option<&Subject>) -> Option<Subject> {
     match files {
         None => now.cloned(),

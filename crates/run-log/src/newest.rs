@@ -14,7 +14,8 @@ pub struct Piece {
     pub offset: u64,
 }
 
-/// What is to be seen of records that were written one after the other, each an offset and a length; by offset. A length of 0 is a truncation: nothing that was written before it lies behind its offset.
+/// What is to be seen of records that were written one after the other, each an offset and a length; by offset. A
+/// length of 0 is a truncation: nothing that was written before it lies behind its offset.
 pub fn newest(records: &[(u64, usize)]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     // Disjoint ranges that later records cover: start to end.

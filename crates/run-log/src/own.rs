@@ -1,4 +1,5 @@
-//! Who a process is, as an owner of locks, and its lanes: one until it is full, then more, as long as others find some, too.
+//! Who a process is, as an owner of locks, and its lanes: one until it is full, then more, as long as others find some,
+//! too.
 
 use crate::client::Client;
 use crate::error::{Result, RunLogError};
@@ -59,7 +60,8 @@ impl Client {
     /// `process`, which calls, and its token.
     ///
     /// # Errors
-    /// `Stranger`: a child of vfork(2) or clone(2) has the memory of another process, and one in another PID namespace a number that means something else. The medium's failure.
+    /// `Stranger`: a child of vfork(2) or clone(2) has the memory of another process, and one in another PID namespace
+    /// a number that means something else. The medium's failure.
     pub(crate) fn me(&self, process: u32) -> Result<u64> {
         let before = self.me.load(Relaxed);
         if self.fixed || before >> 32 == u64::from(process) {

@@ -1,7 +1,8 @@
 //! Slots: what all processes know of one file.
 //!
-//! The state is one word: trust, two flags that last, the incarnation, and how many plain writes are under way. So nothing changes between the question
-//! whether a file is trusted and a plain write that must not fall into a trusted one.
+//! The state is one word: trust, two flags that last, the incarnation, and how many plain writes are under way. So
+//! nothing changes between the question whether a file is trusted and a plain write that must not fall into a trusted
+//! one.
 
 use crate::Log;
 use crate::durable_word::DurableWord;
@@ -276,7 +277,8 @@ impl<'l> Slot<'l> {
         }
     }
 
-    /// Records up to `sequence` count no more, durably: a real fsync that began after them is over. Does nothing if the slot is another file's by now.
+    /// Records up to `sequence` count no more, durably: a real fsync that began after them is over. Does nothing if the
+    /// slot is another file's by now.
     pub(crate) fn retire(&self, incarnation: u64, sequence: u64) -> Result<()> {
         let retired = self.retired(incarnation);
         while let Some(seen) = retired.stored_if_ours()? {

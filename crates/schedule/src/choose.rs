@@ -12,10 +12,10 @@ pub enum Policy {
     /// Any of them, each as likely, but only where one has done something that it has not told yet, as in
     /// [`Policy::Untold`].
     UntoldRandom,
-    /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task with the highest of random priorities
-    /// runs, and falls below all others at `depth - 1` random ones of the first `steps` points. A defect that needs `depth`
-    /// ordered events is found with a probability that does not fall with the number of other events. With every other two seeds
-    /// it stays below those that give way later, too.
+    /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task with the highest of random
+    /// priorities runs, and falls below all others at `depth - 1` random ones of the first `steps` points. A defect
+    /// that needs `depth` ordered events is found with a probability that does not fall with the number of other
+    /// events. With every other two seeds it stays below those that give way later, too.
     Priorities {
         /// How many events in order a defect may need; at least 1.
         depth: u32,
@@ -23,8 +23,8 @@ pub enum Policy {
         steps: u32,
     },
     /// As [`Policy::Priorities`], but a task falls only where it has done something that it has not told yet
-    /// (`ondol_env::sync::untold`): all others then do what they can before it tells. Such places are a few in a hundred, and a thread that
-    /// lost its processor at another one is seldom noticed.
+    /// (`ondol_env::sync::untold`): all others then do what they can before it tells. Such places are a few in a
+    /// hundred, and a thread that lost its processor at another one is seldom noticed.
     Untold {
         /// How many events in order a defect may need; at least 1.
         depth: u32,
@@ -127,7 +127,8 @@ struct Priorities {
     of: BTreeMap<usize, u64>,
     /// Below this are those that have fallen; the last to fall is the lowest.
     floor: u64,
-    /// Below this are those that were stalled where they fell: also those that give way, so many times, come before them.
+    /// Below this are those that were stalled where they fell: also those that give way, so many times, come before
+    /// them.
     stalled: u64,
     patience: u32,
     changes: BTreeSet<u64>,

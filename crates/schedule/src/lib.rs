@@ -1,11 +1,11 @@
 //! Several tasks under a schedule that a seed decides: one seed is one interleaving.
 //!
 //! The tasks run on the calling thread, one at a time, each on a stack of its own (`shuttle`). Whatever they do through
-//! [`ondol_env::sync`] is a point where another task may be chosen; between two such points nothing else runs. So what runs
-//! is the code that ships, in the ordinary build, and a failure is found again by its seed.
+//! [`ondol_env::sync`] is a point where another task may be chosen; between two such points nothing else runs. So what
+//! runs is the code that ships, in the ordinary build, and a failure is found again by its seed.
 //!
-//! Any number of threads may each run a schedule at the same time. A schedule that is given up (a deadlock, a panic, no end)
-//! leaks what its tasks had on their stacks: they hold locks, and nothing may run any more.
+//! Any number of threads may each run a schedule at the same time. A schedule that is given up (a deadlock, a panic, no
+//! end) leaks what its tasks had on their stacks: they hold locks, and nothing may run any more.
 
 mod choose;
 mod run;
@@ -43,9 +43,9 @@ impl Schedule {
         Self { policy, seed, limit: 5_000_000 }
     }
 
-    /// Interleavings for tasks of which a run had so many `steps` ([`Stats::steps`]), one for each number: with one to four
-    /// changes of place somewhere in that length, and of any task at every point, in turn. A change of place that never comes, because
-    /// it lies behind the end, would be none.
+    /// Interleavings for tasks of which a run had so many `steps` ([`Stats::steps`]), one for each number: with one to
+    /// four changes of place somewhere in that length, and of any task at every point, in turn. A change of place that
+    /// never comes, because it lies behind the end, would be none.
     pub fn fitted(steps: u64, number: u64) -> Self {
         let steps = u32::try_from(steps).unwrap_or(u32::MAX).max(1);
         let policy = match number % 6 {

@@ -168,7 +168,8 @@ fn what_never_ends_and_what_panics_are_errors() {
     assert_eq!(nested.lock().take().unwrap().unwrap_err().why, Why::Nested);
 }
 
-/// Two tasks do much, take numbers, and tell them as a mark that must only grow, without looking. What a run was like, and whether the mark went back.
+/// Two tasks do much, take numbers, and tell them as a mark that must only grow, without looking. What a run was like,
+/// and whether the mark went back.
 fn tell(schedule: Schedule, tells: bool) -> (Stats, bool) {
     let (next, mark, other) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let seen = mark.clone();

@@ -5,8 +5,8 @@
 //!                                                        └──▶ target/skipped/RUN ──▶ the list at the run's end
 //! ```
 //!
-//! libtest knows no test that decides by itself not to run, and shows what a test prints only when it fails. So a test that lacks
-//! something calls [`skip`] and returns. `skipped.rs`, the last test binary of either workspace, prints
+//! libtest knows no test that decides by itself not to run, and shows what a test prints only when it fails. So a test
+//! that lacks something calls [`skip`] and returns. `skipped.rs`, the last test binary of either workspace, prints
 //! [`Run::list`]. All test binaries of a run descend from one process of cargo: that is how they know each other.
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::panic::Location;
 
-/// Notes that the calling test, or a part of it, is not run here, and why: one line on standard error, and one in this run's list.
+/// Notes that the calling test, or a part of it, is not run here, and why: one line on standard error, and one in this
+/// run's list.
 ///
 /// The test is known by its thread, which libtest names after it.
 #[track_caller]

@@ -131,8 +131,8 @@ fn directory() -> io::Result<PathBuf> {
     })
 }
 
-/// The directory for build results: cargo puts tests into `PROFILE/deps` below it. Its mark, `CACHEDIR.TAG`, is missing where somebody
-/// else has made the directory.
+/// The directory for build results: cargo puts tests into `PROFILE/deps` below it. Its mark, `CACHEDIR.TAG`, is missing
+/// where somebody else has made the directory.
 fn results(program: &Path) -> Option<&Path> {
     program.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "deps"))?.parent()?.parent()
 }

@@ -47,8 +47,8 @@ impl Volume {
     }
 }
 
-/// Checks whether everything but the size can be set, and says what it takes, and whether the inode has attributes that go
-/// with its permissions or its owner.
+/// Checks whether everything but the size can be set, and says what it takes, and whether the inode has attributes that
+/// go with its permissions or its owner.
 ///
 /// # Errors
 /// As [`Volume::setattr`].
@@ -68,8 +68,8 @@ pub(crate) fn plan_setattr(reader: &mut dyn Reader, ino: Ino, inode: &Inode, set
     Ok((!changes.is_empty(), cost))
 }
 
-/// Sets everything but the size of a locked inode; `xattrs` says whether it has attributes that go with its permissions or
-/// its owner.
+/// Sets everything but the size of a locked inode; `xattrs` says whether it has attributes that go with its permissions
+/// or its owner.
 ///
 /// # Errors
 /// Corruption of its attributes.
@@ -104,7 +104,8 @@ pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool)
     Ok(())
 }
 
-/// Permission bits as a write by somebody without privilege leaves them: setgid without group execution is no privilege.
+/// Permission bits as a write by somebody without privilege leaves them: setgid without group execution is no
+/// privilege.
 fn without_suid(perm: u16) -> u16 {
     if perm & GROUP_EXEC != 0 { perm & !(SETUID | SETGID) } else { perm & !SETUID }
 }

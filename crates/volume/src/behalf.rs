@@ -1,8 +1,8 @@
 //! On whose behalf a thread works: decides who may take the reserved blocks.
 //!
-//! Calls that make inodes say whose they are. All other calls may need blocks too (a write, a directory that grows for a
-//! link), and whether the reserve is open to them is a matter of who asked, as of `current` in the kernel: it belongs to the
-//! thread that serves a request, and not to each call in it.
+//! Calls that make inodes say whose they are. All other calls may need blocks too (a write, a directory that grows for
+//! a link), and whether the reserve is open to them is a matter of who asked, as of `current` in the kernel: it belongs
+//! to the thread that serves a request, and not to each call in it.
 
 use crate::alloc::Need;
 use crate::dir::init;
@@ -32,8 +32,8 @@ impl Drop for Restore {
 }
 
 impl Volume {
-    /// Does `work`, all of whose calls on this thread are made by `caller`: root, and the user and the group that the image
-    /// names, may take blocks that are kept back from others. Without this, calls are nobody's.
+    /// Does `work`, all of whose calls on this thread are made by `caller`: root, and the user and the group that the
+    /// image names, may take blocks that are kept back from others. Without this, calls are nobody's.
     pub fn on_behalf_of<T>(&self, caller: Caller, work: impl FnOnce() -> T) -> T {
         let _restore = Restore(BEHALF.replace(Behalf::Known(init::need(self, caller))));
         work()

@@ -1,9 +1,9 @@
 //! What a file or device holds: before something is made on it, so that nothing is overwritten unawares, and where an
 //! ext4 file system was looked for and is not.
 //!
-//! Looked at are the first and the last 16 MiB, 4 KiB in each of 256 equal parts of what lies between, and the places where ext4 usually has copies
-//! of its superblock: all of a small image, and not more than 34 MiB of the largest. What is all zeros there holds nothing. Anything else is
-//! named by the numbers that the common formats begin (or end) with.
+//! Looked at are the first and the last 16 MiB, 4 KiB in each of 256 equal parts of what lies between, and the places
+//! where ext4 usually has copies of its superblock: all of a small image, and not more than 34 MiB of the largest. What
+//! is all zeros there holds nothing. Anything else is named by the numbers that the common formats begin (or end) with.
 
 use crate::Result;
 use ondol_block::BlockStore;

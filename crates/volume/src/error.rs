@@ -128,8 +128,9 @@ thread_local! {
     static DECEIVING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Says that the images on which this thread works until the guard is dropped may be made to deceive: their structures need not agree. What an
-/// operation was planned by may then not be what it finds, so that running out of its promise is no defect.
+/// Says that the images on which this thread works until the guard is dropped may be made to deceive: their structures
+/// need not agree. What an operation was planned by may then not be what it finds, so that running out of its promise
+/// is no defect.
 #[doc(hidden)]
 pub fn images_may_deceive() -> Deceived {
     DECEIVING.set(DECEIVING.get() + 1);
@@ -151,7 +152,8 @@ impl Drop for Deceived {
     }
 }
 
-/// An operation needs more than it was planned with, which is a defect: loud wherever defects are looked for, and a refusal elsewhere.
+/// An operation needs more than it was planned with, which is a defect: loud wherever defects are looked for, and a
+/// refusal elsewhere.
 pub(crate) fn unplanned(promised: u64) -> Error {
     let excused = DECEIVING.get() > 0;
     debug_assert!(excused, "an operation needs more than the {promised} blocks that it was planned with");

@@ -1,7 +1,7 @@
 //! What must be right before anything of a volume is written.
 //!
-//! A volume that is mounted for writing is marked, and while it is marked others may have to refuse it. So whatever every mount needs is
-//! looked at first: what is damaged is then refused as it lies, and e2fsck can take it.
+//! A volume that is mounted for writing is marked, and while it is marked others may have to refuse it. So whatever
+//! every mount needs is looked at first: what is damaged is then refused as it lies, and e2fsck can take it.
 
 use crate::node::read_inode;
 use crate::{Error, Image, ROOT, Result, Volume};
@@ -9,8 +9,8 @@ use ondol_format::Compat;
 use ondol_format::inode::{FileType, RESIZE_INO};
 
 impl Volume {
-    /// Reads the root directory's inode, the journal's, the resize inode, and all orphans. Changes nothing; the volume may be one over a
-    /// read-only engine.
+    /// Reads the root directory's inode, the journal's, the resize inode, and all orphans. Changes nothing; the volume
+    /// may be one over a read-only engine.
     ///
     /// # Errors
     /// What is damaged, by name. Not the resize inode, which only growing a volume needs: that is logged.

@@ -1,7 +1,8 @@
 //! Replaying fast commits: ordinary operations that do what each of them tells.
 //!
-//! A fast commit tells the state of inodes and names after an fsync, in an order in which each change can be done again: what is there
-//! already stays. How the result becomes durable in one step is the caller's matter; what is done here is not atomic as a whole.
+//! A fast commit tells the state of inodes and names after an fsync, in an order in which each change can be done
+//! again: what is there already stays. How the result becomes durable in one step is the caller's matter; what is done
+//! here is not atomic as a whole.
 
 use crate::alloc::Need;
 use crate::dir::ops::{check_name, is_dots};
@@ -44,7 +45,8 @@ impl Volume {
     /// Does what the fast commits of a journal tell, in order. To be called before anybody else uses the volume.
     ///
     /// # Errors
-    /// `Unsupported` for what is not replayed here (clusters, block maps, attribute blocks); commits that contradict the volume.
+    /// `Unsupported` for what is not replayed here (clusters, block maps, attribute blocks); commits that contradict
+    /// the volume.
     pub fn replay_fast_commits(&self, commits: &[FastCommit]) -> Result<()> {
         if !commits.is_empty() && self.shared.sb.cluster_ratio() > 1 {
             return Err(unsupported("clusters (bigalloc)"));

@@ -1,7 +1,7 @@
 //! chattr: the flags of an inode as programs see and set them, and what they forbid.
 //!
-//! Programs speak of flags in two ways: in ext4's bits (`FS_IOC_GETFLAGS`), and in the bits that all Linux file systems share,
-//! with the project (`FS_IOC_FSGETXATTR`). Both come to one change here.
+//! Programs speak of flags in two ways: in ext4's bits (`FS_IOC_GETFLAGS`), and in the bits that all Linux file systems
+//! share, with the project (`FS_IOC_FSGETXATTR`). Both come to one change here.
 
 use crate::alloc::Need;
 use crate::op::{Cost, Op};
@@ -83,13 +83,14 @@ impl Volume {
         Ok(visible(&state.inode).bits())
     }
 
-    /// Makes `flags` (ext4's bits) the flags of an inode; bits that nobody can change are left as they are. Immutable and
-    /// append-only (CAP_LINUX_IMMUTABLE) and data journaling (CAP_SYS_RESOURCE) can be changed as far as they are in `guarded`.
+    /// Makes `flags` (ext4's bits) the flags of an inode; bits that nobody can change are left as they are. Immutable
+    /// and append-only (CAP_LINUX_IMMUTABLE) and data journaling (CAP_SYS_RESOURCE) can be changed as far as they are
+    /// in `guarded`.
     ///
     /// # Errors
-    /// `Unsupported` for flags that ext4 does not have, and that this type of file or volume cannot have; also for a change between extents and
-    /// block map, after all other flags have been set, as with ext4; `NotPermitted` without privilege, and for another change of what stays
-    /// immutable; `ReadOnly`; corruption.
+    /// `Unsupported` for flags that ext4 does not have, and that this type of file or volume cannot have; also for a
+    /// change between extents and block map, after all other flags have been set, as with ext4; `NotPermitted` without
+    /// privilege, and for another change of what stays immutable; `ReadOnly`; corruption.
     pub fn set_flags(&self, ino: Ino, flags: u32, guarded: u32) -> Result<()> {
         self.change_flags(ino, guarded, |_| Ok((F::from_bits_retain(flags), None))).map_err(|e| self.noted(e))
     }
@@ -107,11 +108,12 @@ impl Volume {
         Ok(FsxAttr { xflags, projid, ..FsxAttr::default() })
     }
 
-    /// Sets the flags that all file systems share, and the project. Other flags stay, and hints for extents are ignored.
+    /// Sets the flags that all file systems share, and the project. Other flags stay, and hints for extents are
+    /// ignored.
     ///
     /// # Errors
-    /// As [`Volume::set_flags`]; `Unsupported` for a project on a volume or in an inode that has none; `Invalid` for DAX of
-    /// what is neither file nor directory.
+    /// As [`Volume::set_flags`]; `Unsupported` for a project on a volume or in an inode that has none; `Invalid` for
+    /// DAX of what is neither file nor directory.
     pub fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, guarded: u32) -> Result<()> {
         let new = |inode: &Inode| {
             let shared = SHARED.iter().fold(F::empty(), |all, (flag, _)| all | *flag);

@@ -1,4 +1,5 @@
-//! The superblock's numbers and the groups of a volume that may grow while it is used: what there was stays where it was, and more is added behind.
+//! The superblock's numbers and the groups of a volume that may grow while it is used: what there was stays where it
+//! was, and more is added behind.
 
 use ondol_env::sync::Mutex;
 use ondol_format::Superblock;
@@ -37,7 +38,8 @@ impl<T> Chain<T> {
     }
 }
 
-/// The superblock as it was read, or as the volume has it since it grew. Its counts and times are those of when it was read.
+/// The superblock as it was read, or as the volume has it since it grew. Its counts and times are those of when it was
+/// read.
 #[derive(Debug)]
 pub(crate) struct Geometry(Chain<Superblock>);
 

@@ -1,5 +1,6 @@
-//! A volume grows while it is used. What a step changes is planned as for a volume that nobody has open ([`crate::resize`]), over the live blocks; it is committed as one
-//! handle, and its space is given away when the superblock is home: until then recovery would refuse what lies behind the old end.
+//! A volume grows while it is used. What a step changes is planned as for a volume that nobody has open
+//! ([`crate::resize`]), over the live blocks; it is committed as one handle, and its space is given away when the
+//! superblock is home: until then recovery would refuse what lies behind the old end.
 
 use crate::resize::Plan;
 use crate::{Error, Resized, Result, Volume, kind};
@@ -23,12 +24,14 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 const TRIES_HOME: u32 = 10_000;
 
 impl Volume {
-    /// Lets the volume grow up to `target` blocks, which [`crate::fitted_blocks`] gave; `store`, on which it lies, is made as long. Other operations go on.
-    /// Durable when this returns.
+    /// Lets the volume grow up to `target` blocks, which [`crate::fitted_blocks`] gave; `store`, on which it lies, is
+    /// made as long. Other operations go on. Durable when this returns.
     ///
     /// # Errors
-    /// `Invalid`: fewer blocks than there are; `InUse`: it grows already; `TooBig`: a step does not fit into the journal; `Unsupported`: what can only be done to a volume
-    /// that is not in use, or an engine whose log holds records; `ReadOnly`; corruption, or the store's or journal's failure. The volume then has the size of the last step.
+    /// `Invalid`: fewer blocks than there are; `InUse`: it grows already; `TooBig`: a step does not fit into the
+    /// journal; `Unsupported`: what can only be done to a volume that is not in use, or an engine whose log holds
+    /// records; `ReadOnly`; corruption, or the store's or journal's failure. The volume then has the size of the last
+    /// step.
     pub fn grow(&self, store: &Arc<dyn BlockStore>, target: u64) -> Result<Resized> {
         self.check_writable()?;
         if self.engine.about().logs_bytes {

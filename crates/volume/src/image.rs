@@ -51,15 +51,15 @@ impl Image {
     /// Reads and checks the superblock.
     ///
     /// # Errors
-    /// Not an ext4 image, corrupt (with the place of a copy, if there is one), or an incompatible feature that is not known
-    /// (named).
+    /// Not an ext4 image, corrupt (with the place of a copy, if there is one), or an incompatible feature that is not
+    /// known (named).
     pub fn open(store: Arc<dyn BlockStore>) -> Result<Self> {
         let sb = read_superblock(&*store)?;
         Self::with_features(store, sb, None)
     }
 
-    /// As [`Image::open`], by the copy of the superblock that begins at byte `offset`. What lies in damaged descriptors is then
-    /// taken from their copies. Such an image is not for writing.
+    /// As [`Image::open`], by the copy of the superblock that begins at byte `offset`. What lies in damaged descriptors
+    /// is then taken from their copies. Such an image is not for writing.
     ///
     /// # Errors
     /// There is no superblock, or as [`Image::open`].
@@ -120,8 +120,8 @@ impl Image {
         Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
     }
 
-    /// The blocks of inode tables that hold no inode in use and may hold anything, since nobody reads them before they are zeroed
-    /// and a committed descriptor says so.
+    /// The blocks of inode tables that hold no inode in use and may hold anything, since nobody reads them before they
+    /// are zeroed and a committed descriptor says so.
     ///
     /// # Errors
     /// As [`Image::shared`].
@@ -156,13 +156,14 @@ impl Image {
         parsed.and_then(|desc| desc.check(&self.sb, g).map(|()| desc))
     }
 
-    /// The descriptor of group `g` as it can be had where the primary one is damaged and a copy of the superblock serves.
+    /// The descriptor of group `g` as it can be had where the primary one is damaged and a copy of the superblock
+    /// serves.
     pub(crate) fn rescued_descriptor(&self, g: u32) -> Option<GroupDesc> {
         self.copy_of_group.and_then(|copy| self.copied_descriptor(g, copy).ok())
     }
 
-    /// The descriptor of group `g` as the copy in group `copy` has it. Where things lie never changes; which inodes and blocks are in
-    /// use the copy does not know.
+    /// The descriptor of group `g` as the copy in group `copy` has it. Where things lie never changes; which inodes and
+    /// blocks are in use the copy does not know.
     fn copied_descriptor(&self, g: u32, copy: u32) -> Result<GroupDesc> {
         let (at, offset) = self.sb.gdt_copy_location(g, copy);
         let mut block = vec![0; self.sb.block_size() as usize];

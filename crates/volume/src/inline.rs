@@ -1,8 +1,8 @@
-//! Inline data: contents that lie in the inode itself. The first 60 bytes are in i_block, the rest is the value of the attribute
-//! `system.data`, which is there even when it is empty.
+//! Inline data: contents that lie in the inode itself. The first 60 bytes are in i_block, the rest is the value of the
+//! attribute `system.data`, which is there even when it is empty.
 //!
-//! A file or directory leaves the inode, for good, when it no longer fits: [`take`] and what the caller makes of the bytes are
-//! part of one operation.
+//! A file or directory leaves the inode, for good, when it no longer fits: [`take`] and what the caller makes of the
+//! bytes are part of one operation.
 
 use crate::{Error, Ino, Result};
 use ondol_env::sync::Arc;

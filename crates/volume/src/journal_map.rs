@@ -1,4 +1,5 @@
-//! Where the journal lies: read before anything else of an image can be trusted, because it may have to be recovered first.
+//! Where the journal lies: read before anything else of an image can be trusted, because it may have to be recovered
+//! first.
 
 use crate::file::{Mapped, Source, find};
 use crate::image::{Image, corrupt};
@@ -16,8 +17,9 @@ const MIN_BLOCKS: u64 = 1024;
 const MAX_RUNS: usize = 65_536;
 
 impl Image {
-    /// The runs of the journal inode in file order: `(first block, blocks)`. Of the rest of the image only the superblock
-    /// and what leads to that inode is read; when the inode itself is unreadable, the superblock's copy of it serves.
+    /// The runs of the journal inode in file order: `(first block, blocks)`. Of the rest of the image only the
+    /// superblock and what leads to that inode is read; when the inode itself is unreadable, the superblock's copy of
+    /// it serves.
     ///
     /// # Errors
     /// `Unsupported` without an internal journal; corruption: a hole, a run off the volume or over metadata, a journal
@@ -64,8 +66,8 @@ impl Image {
         self.keep_off_metadata(&runs).map(|()| runs)
     }
 
-    /// Refuses a journal whose inode is damaged. The superblock's copy of it is good enough for recovery, and nobody else goes by it: the kernel
-    /// refuses such a volume, and e2fsck writes the inode anew.
+    /// Refuses a journal whose inode is damaged. The superblock's copy of it is good enough for recovery, and nobody
+    /// else goes by it: the kernel refuses such a volume, and e2fsck writes the inode anew.
     ///
     /// # Errors
     /// What is wrong with the inode; the store's failure. A volume without a journal in it has nothing to be wrong.
@@ -129,8 +131,9 @@ impl Image {
         verified.and_then(|()| Inode::parse(&bytes, ino, &format)).map_err(|e| corrupt(block, &e))
     }
 
-    /// Refuses runs over superblocks, descriptors, bitmaps or inode tables. Descriptors are taken as they are: recovery may
-    /// be about to mend their checksums, and never moves what they point to. Before it, those of groups that are added may say nothing.
+    /// Refuses runs over superblocks, descriptors, bitmaps or inode tables. Descriptors are taken as they are: recovery
+    /// may be about to mend their checksums, and never moves what they point to. Before it, those of groups that are
+    /// added may say nothing.
     fn keep_off_metadata(&self, runs: &[(u64, u64)]) -> Result<()> {
         let sb = self.superblock();
         let size = usize::from(sb.desc_size());
@@ -173,8 +176,8 @@ impl Image {
         Ok(())
     }
 
-    /// Whether a descriptor may be what its block was before descriptors lay there, because power failed when the superblock of a volume that grows was home
-    /// and it was not. Only the last block of them can be new.
+    /// Whether a descriptor may be what its block was before descriptors lay there, because power failed when the
+    /// superblock of a volume that grows was home and it was not. Only the last block of them can be new.
     fn may_not_be_home(&self, g: u32, desc: &[u8]) -> bool {
         let is_last = g / self.sb.desc_per_block() + 1 == self.sb.desc_blocks();
         let csum = DescCsum::of(&self.sb);

@@ -1,8 +1,9 @@
-//! Another journal in the place of the old one: a file without a name whose blocks the journal's inode takes, and which takes the
-//! journal's.
+//! Another journal in the place of the old one: a file without a name whose blocks the journal's inode takes, and which
+//! takes the journal's.
 //!
-//! Blocks of an extent tree carry the number and the generation of their inode in their checksums. The file gets the one generation with which its own are
-//! right for the journal's inode, too, and the other way round: so only the two inodes change, and what the superblocks say of them.
+//! Blocks of an extent tree carry the number and the generation of their inode in their checksums. The file gets the
+//! one generation with which its own are right for the journal's inode, too, and the other way round: so only the two
+//! inodes change, and what the superblocks say of them.
 
 use crate::image::{Image, corrupt};
 use crate::{Attr, Caller, Error, Ino, ROOT, Result, Volume};
@@ -17,8 +18,8 @@ const FORM: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::HUGE_FILE);
 const ACL: &[u8] = b"system.posix_acl_access";
 
 impl Volume {
-    /// As [`Volume::tmpfile`]: a file that can change places with the journal of `image`, which is this volume's, once it has been written
-    /// as a whole (see [`Image::exchanged`]).
+    /// As [`Volume::tmpfile`]: a file that can change places with the journal of `image`, which is this volume's, once
+    /// it has been written as a whole (see [`Image::exchanged`]).
     ///
     /// # Errors
     /// As [`Volume::tmpfile`]; `Unsupported` without an internal journal.
@@ -44,9 +45,9 @@ impl Image {
         self.runs_of(twin, &self.read_inode(twin)?)
     }
 
-    /// The blocks that change when the journal's inode and `twin`, made by [`Volume::journal_twin`], change places, as they are then: those of the two
-    /// inodes, and those of the superblock and its copies, which know where the journal lies. Nothing is written, and nothing else may be
-    /// written to these blocks before they are.
+    /// The blocks that change when the journal's inode and `twin`, made by [`Volume::journal_twin`], change places, as
+    /// they are then: those of the two inodes, and those of the superblock and its copies, which know where the journal
+    /// lies. Nothing is written, and nothing else may be written to these blocks before they are.
     ///
     /// # Errors
     /// `twin` is no such file; corruption, or the store's failure.

@@ -11,9 +11,9 @@
 //!   Shared: geometry and groups; verifies and seals blocks for the journal (Client)
 //! ```
 //!
-//! **Crash guarantee**: every call that changes the volume is one closed handle, or a documented sequence of them, each of
-//! which leaves an image that e2fsck finds nothing to mend in. Which prefix of them survives is the journal's promise.
-//! This crate never sees which engine or medium lies below, and knows no paths and no errno.
+//! **Crash guarantee**: every call that changes the volume is one closed handle, or a documented sequence of them, each
+//! of which leaves an image that e2fsck finds nothing to mend in. Which prefix of them survives is the journal's
+//! promise. This crate never sees which engine or medium lies below, and knows no paths and no errno.
 #![forbid(unsafe_code)]
 
 mod alloc;

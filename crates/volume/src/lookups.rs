@@ -1,5 +1,5 @@
-//! Inodes that somebody knows by number and may ask for without naming or opening them: a kernel, until it forgets them. Such an inode
-//! outlives its last name, as an orphan.
+//! Inodes that somebody knows by number and may ask for without naming or opening them: a kernel, until it forgets
+//! them. Such an inode outlives its last name, as an orphan.
 
 use crate::node::shrink;
 use crate::pages::Pages;
@@ -86,8 +86,8 @@ impl Lookups {
         self.shards.iter().map(|shard| shard.lock().known.len()).sum()
     }
 
-    /// Has an inode with so many `units` of 512 bytes, which loses its last name, live until it is forgotten, if anybody knows it: that counts as one
-    /// of its `openers`, before it can be forgotten.
+    /// Has an inode with so many `units` of 512 bytes, which loses its last name, live until it is forgotten, if
+    /// anybody knows it: that counts as one of its `openers`, before it can be forgotten.
     pub(crate) fn hold(&self, ino: Ino, units: u64, now: u64, openers: &AtomicU32) {
         let mut shard = self.shard(ino).lock();
         let Some(known) = shard.known.get_mut(&ino).filter(|known| !known.held) else { return };
@@ -157,8 +157,8 @@ impl Lookups {
 }
 
 impl Volume {
-    /// Counts that the inode was handed out to somebody who keeps its number, and who says so when he no longer does: see
-    /// [`Volume::forget`].
+    /// Counts that the inode was handed out to somebody who keeps its number, and who says so when he no longer does:
+    /// see [`Volume::forget`].
     pub fn looked_up(&self, ino: Ino) {
         // Nothing loses its name on a volume that is for reading only.
         if !self.options.read_only {
@@ -199,8 +199,8 @@ impl Volume {
         self.lookups.held.load(SeqCst) > 0 && (deleting() || age() < SOON)
     }
 
-    /// As [`Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten. What somebody has
-    /// open is counted so for a moment, too.
+    /// As [`Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten. What
+    /// somebody has open is counted so for a moment, too.
     pub fn statfs_forgetting(&self) -> StatFs {
         loop {
             let begun = self.lookups.begun.load(SeqCst);

@@ -1,4 +1,5 @@
-//! Free blocks as memory (papers/4, §2.1): taken out of the free space for as long as somebody wants, in memory alone. No block of the image says so, so after a crash they are free.
+//! Free blocks as memory (papers/4, §2.1): taken out of the free space for as long as somebody wants, in memory alone.
+//! No block of the image says so, so after a crash they are free.
 //!
 //! Who may have what, and who yields: `docs/design/direct.md`.
 
@@ -127,8 +128,9 @@ impl Drop for MemoryBlocks {
 }
 
 impl Volume {
-    /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are not so many it waits for those whose freeing is not durable, and then has what was set aside
-    /// given up, if that is enough; those that are reserved for the privileged stay, whoever asks.
+    /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are
+    /// not so many it waits for those whose freeing is not durable, and then has what was set aside given up, if that
+    /// is enough; those that are reserved for the privileged stay, whoever asks.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`; corruption, or the store's failure.
@@ -162,7 +164,8 @@ impl Volume {
         self.shared.groups.in_memory.load(SeqCst) * u64::from(self.shared.sb.cluster_ratio())
     }
 
-    /// Keeps something that has so many blocks of [`MemoryBlocks`] as long as no file needs them: the oldest goes first, before a file is told that there is no space.
+    /// Keeps something that has so many blocks of [`MemoryBlocks`] as long as no file needs them: the oldest goes
+    /// first, before a file is told that there is no space.
     pub fn set_aside<T: Send + 'static>(&self, memory: T, blocks: u64) -> Aside<T> {
         let slot = Arc::new(Mutex::new(Some(memory)));
         let yields: Weak<dyn Yields> = Arc::downgrade(&slot) as _;

@@ -1,9 +1,9 @@
 //! Multiple mount protection: a volume is mounted by one machine at a time.
 //!
-//! Whoever mounts it writes a number of its own into the MMP block and changes it every few seconds. Whoever finds a number there
-//! waits until its holder must have changed it, and goes away if it has. The block is never journaled (kernel:
-//! `Documentation/filesystems/ext4/mmp.rst`). Where the block says that nobody has the volume, nobody waits, as in the
-//! kernel; so of two that come at once, one finds out with its next update.
+//! Whoever mounts it writes a number of its own into the MMP block and changes it every few seconds. Whoever finds a
+//! number there waits until its holder must have changed it, and goes away if it has. The block is never journaled
+//! (kernel: `Documentation/filesystems/ext4/mmp.rst`). Where the block says that nobody has the volume, nobody waits,
+//! as in the kernel; so of two that come at once, one finds out with its next update.
 
 use crate::image::corrupt;
 use crate::{Error, Image, Result};
@@ -32,8 +32,8 @@ struct State {
 const SECOND: u64 = 1_000_000_000;
 
 impl Image {
-    /// Makes sure that nobody has the volume mounted, waiting up to some 11 seconds (as the MMP block says) where that is not
-    /// clear. Writes nothing.
+    /// Makes sure that nobody has the volume mounted, waiting up to some 11 seconds (as the MMP block says) where that
+    /// is not clear. Writes nothing.
     ///
     /// # Errors
     /// `InUse` by another mount or a check; corruption.

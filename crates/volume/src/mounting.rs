@@ -42,8 +42,8 @@ impl Image {
         self.sb.has_incompat(Incompat::RECOVER)
     }
 
-    /// Marks the image as mounted for writing, on the directory `mounted_on` if it is known: the journal may hold transactions
-    /// from now on, which `replay` can bring home, if anybody has to. Durable when this returns.
+    /// Marks the image as mounted for writing, on the directory `mounted_on` if it is known: the journal may hold
+    /// transactions from now on, which `replay` can bring home, if anybody has to. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
@@ -81,8 +81,8 @@ impl Image {
         })
     }
 
-    /// Takes over the error with which a journal was given up (a negative errno), before the journal forgets it. Durable when this
-    /// returns.
+    /// Takes over the error with which a journal was given up (a negative errno), before the journal forgets it.
+    /// Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
@@ -96,8 +96,8 @@ impl Image {
     }
 
     /// Marks the image as recovered: its journal is empty. The free counts are taken from the descriptors, since those
-    /// in the superblock are not journaled; where the descriptors are damaged, the counts stay, for e2fsck to mend with them. Durable when
-    /// this returns.
+    /// in the superblock are not journaled; where the descriptors are damaged, the counts stay, for e2fsck to mend with
+    /// them. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
@@ -126,8 +126,8 @@ impl Image {
         self.edit_superblock(|sb| sb.s_state.set((sb.s_state.get() & !STATE_VALID) | STATE_ERROR))
     }
 
-    /// Takes the marks of a mounted volume away, of one that could not be recovered whole. If something was given up, the image is marked as
-    /// one with errors, which everybody looks at. Durable when this returns.
+    /// Takes the marks of a mounted volume away, of one that could not be recovered whole. If something was given up,
+    /// the image is marked as one with errors, which everybody looks at. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
@@ -153,7 +153,8 @@ impl Image {
         })
     }
 
-    /// Marks the image as unmounted: as cleanly, or as one with errors. The volume's engine must have emptied its log. Durable when this returns.
+    /// Marks the image as unmounted: as cleanly, or as one with errors. The volume's engine must have emptied its log.
+    /// Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.

@@ -1,6 +1,7 @@
 //! How far the journal has to be durable for all that was done to an inode: what an fsync waits for with `fsync=file`.
 //!
-//! Commits are prefixes of the log. So what an operation on the inode depended on, whichever inodes it was done to, is durable with it.
+//! Commits are prefixes of the log. So what an operation on the inode depended on, whichever inodes it was done to, is
+//! durable with it.
 
 use crate::Ino;
 use crate::node::{Node, Nodes};
@@ -41,7 +42,8 @@ impl Newest {
 }
 
 impl Nodes {
-    /// What an fsync of this inode has to wait for: of one that is not in memory, what all had that have left it from the same shard.
+    /// What an fsync of this inode has to wait for: of one that is not in memory, what all had that have left it from
+    /// the same shard.
     pub(crate) fn newest(&self, ino: Ino) -> (Tid, u64) {
         self.of_shard(ino, |node: Option<&Node>, forgotten| node.map_or(forgotten, |node| &node.newest).get())
     }

@@ -163,8 +163,8 @@ impl Nodes {
             if inode.mode == 0 || (inode.links < least_links && !is_open) {
                 return Err(Error::NotFound);
             }
-            // Somebody else may have read and even changed it meanwhile: theirs is then the right one. If it may have come,
-            // been changed and gone again, what was read is too old.
+            // Somebody else may have read and even changed it meanwhile: theirs is then the right one. If it may have
+            // come, been changed and gone again, what was read is too old.
             if let Some(node) = self.insert(ino, inode, removals) {
                 return Ok(node);
             }

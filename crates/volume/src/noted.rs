@@ -1,7 +1,8 @@
 //! Errors of the image: noted in memory where they are found, and written into the superblock soon after, as ext4 does.
 //!
-//! They are found with locks held and in the middle of operations, where nothing may begin another one. So what was found
-//! waits for [`Volume::save_errors`], which whoever runs the engine's steps calls too, and for which a bell is rung at once.
+//! They are found with locks held and in the middle of operations, where nothing may begin another one. So what was
+//! found waits for [`Volume::save_errors`], which whoever runs the engine's steps calls too, and for which a bell is
+//! rung at once.
 
 use crate::{Error, OnError, Volume, kind};
 use ondol_env::sync::Mutex;
@@ -27,7 +28,8 @@ struct Waiting {
 }
 
 impl Volume {
-    /// Passes an error on; corruption is noted for the superblock, and it and a dead journal (not one that cannot write home for a while) stop the volume as `errors=` says.
+    /// Passes an error on; corruption is noted for the superblock, and it and a dead journal (not one that cannot write
+    /// home for a while) stop the volume as `errors=` says.
     pub(crate) fn noted(&self, error: Error) -> Error {
         let fatal = match &error {
             Error::Corrupt(_) => self.options.on_error == OnError::RemountReadOnly,
@@ -46,7 +48,8 @@ impl Volume {
         error
     }
 
-    /// Takes no change from now on, not even those that reading and closing bring about. The next check looks at everything.
+    /// Takes no change from now on, not even those that reading and closing bring about. The next check looks at
+    /// everything.
     pub fn refuse_changes(&self, why: &str) {
         if !self.read_only.swap(true, Relaxed) {
             tracing::error!("the volume is read-only from now on: {why}");
@@ -73,8 +76,9 @@ impl Volume {
         &self.errors.bell
     }
 
-    /// Writes the errors that were noted since the last call into the superblock: their number, the first and the latest, and
-    /// that the volume needs to be checked. Durable when this returns. To be called by whoever runs the engine's steps.
+    /// Writes the errors that were noted since the last call into the superblock: their number, the first and the
+    /// latest, and that the volume needs to be checked. Durable when this returns. To be called by whoever runs the
+    /// engine's steps.
     ///
     /// # Errors
     /// The journal's failure: a journal that has failed takes nothing more.

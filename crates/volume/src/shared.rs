@@ -22,8 +22,8 @@ pub struct Shared {
     pub(crate) groups: Groups,
     /// Blocks of the journal in the image.
     pub(crate) journal_blocks: u64,
-    /// Inodes whose checksum was wrong when their table block was read, with the reason. Checked then, because a block in
-    /// memory has checksums only as new as its last seal.
+    /// Inodes whose checksum was wrong when their table block was read, with the reason. Checked then, because a block
+    /// in memory has checksums only as new as its last seal.
     bad_inodes: Mutex<BTreeMap<Ino, String>>,
     /// How many there are. Nearly always none, and then nobody takes the lock.
     bad_count: AtomicUsize,
@@ -215,8 +215,8 @@ impl Shared {
     }
 }
 
-/// Hands over the bytes that a seal changed, and no others: they also go into the live block, where operations that are not
-/// part of the sealed image may have changed everything else since.
+/// Hands over the bytes that a seal changed, and no others: they also go into the live block, where operations that are
+/// not part of the sealed image may have changed everything else since.
 fn put_derived(at: usize, image: &[u8], sealed: &[u8], out: &mut Patches) {
     // Nearly all of a block is equal: compare large pieces before small ones.
     for (i, (old, new)) in image.chunks(256).zip(sealed.chunks(256)).enumerate() {

@@ -3,13 +3,14 @@
 use crate::{Error, Result, Volume};
 
 impl Volume {
-    /// Discards what is free in `len` bytes of the volume from `start` on, in runs of at least `minimum` bytes, as the FITRIM ioctl
-    /// does, and returns how many bytes that were. Blocks whose freeing is not durable yet are not free: a sync makes them so.
-    /// Nothing that any crash can bring back is touched.
+    /// Discards what is free in `len` bytes of the volume from `start` on, in runs of at least `minimum` bytes, as the
+    /// FITRIM ioctl does, and returns how many bytes that were. Blocks whose freeing is not durable yet are not free: a
+    /// sync makes them so. Nothing that any crash can bring back is touched.
     ///
     /// # Errors
-    /// `Invalid` for a start behind the end, for less than a block, and for a minimum that is larger than a group; `Unsupported`
-    /// when the medium keeps what is discarded; `ReadOnly`; corruption of a bitmap, or the store's failure.
+    /// `Invalid` for a start behind the end, for less than a block, and for a minimum that is larger than a group;
+    /// `Unsupported` when the medium keeps what is discarded; `ReadOnly`; corruption of a bitmap, or the store's
+    /// failure.
     pub fn trim(&self, start: u64, len: u64, minimum: u64) -> Result<u64> {
         self.check_writable()?;
         let sb = &self.shared.sb;

@@ -256,8 +256,8 @@ pub enum Fsync {
     /// Every operation that has returned.
     #[default]
     Prefix,
-    /// Every operation up to the last that was done to that file or directory, or to a name of it, and whatever was written to it in place. Where nothing was done to
-    /// it since it was last durable, that costs nothing.
+    /// Every operation up to the last that was done to that file or directory, or to a name of it, and whatever was
+    /// written to it in place. Where nothing was done to it since it was last durable, that costs nothing.
     File,
 }
 
@@ -319,7 +319,8 @@ impl DataMode {
 pub struct Exchange {
     /// Bytes of each file. `None`: everything from the offsets to the ends of the files, and their sizes with it.
     pub len: Option<u64>,
-    /// Only what is written in the first file changes places, in whole units of allocation; the rest of the ranges stays.
+    /// Only what is written in the first file changes places, in whole units of allocation; the rest of the ranges
+    /// stays.
     pub written_only: bool,
     /// The exchange is durable on return, and with it everything that was done before.
     pub durable: bool,

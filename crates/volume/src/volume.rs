@@ -263,8 +263,9 @@ impl Volume {
         })
     }
 
-    /// Makes durable what [`Fsync`] says: every operation that has returned, or with [`Fsync::File`] every one up to the last that was done
-    /// to this inode, its names included, and what was written to it in place. With `data_only`, the same.
+    /// Makes durable what [`Fsync`] says: every operation that has returned, or with [`Fsync::File`] every one up to
+    /// the last that was done to this inode, its names included, and what was written to it in place. With `data_only`,
+    /// the same.
     ///
     /// # Errors
     /// The journal's failure: then nothing that was not durable before may be taken as durable.

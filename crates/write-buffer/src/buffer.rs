@@ -44,8 +44,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Opens the buffer of a pool that has the areas for one ([`Shape::areas`]); makes it if there is none. What it holds from before is
-    /// brought home first.
+    /// Opens the buffer of a pool that has the areas for one ([`Shape::areas`]); makes it if there is none. What it
+    /// holds from before is brought home first.
     ///
     /// The caller holds the pool's lock and sees to it that nobody else changes the home's files.
     ///

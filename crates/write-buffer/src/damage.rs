@@ -3,8 +3,9 @@
 //! A record that fails its checksum may be a write that a crash cut, which was never acknowledged. It is certainly
 //! damage if
 //!
-//! - a whole record of the same shard of the file, or a whole *length* or *removed* of the file, has a higher sequence (one
-//!   operation has one fence, so the earlier one was durable), and such records do not cover the bytes of the damaged one;
+//! - a whole record of the same shard of the file, or a whole *length* or *removed* of the file, has a higher sequence
+//!   (one operation has one fence, so the earlier one was durable), and such records do not cover the bytes of the
+//!   damaged one;
 //! - it is a fragment, and behind it in the same block and life stands a readable one that begins an operation (part
 //!   0), or readable ones of two different operations;
 //! - it is a fragment, and the block's successor says that the block was filled further;

@@ -158,13 +158,14 @@ impl File {
         self.state.whole.lock().size
     }
 
-    /// Writes `data` at byte `offset`; the file grows if need be. It is durable when this returns. May wait for blocks, in turn with
-    /// other writers.
+    /// Writes `data` at byte `offset`; the file grows if need be. It is durable when this returns. May wait for blocks,
+    /// in turn with other writers.
     ///
     /// After a crash before that, each piece of it (by block of the buffer) is there whole or not at all.
     ///
     /// # Errors
-    /// `Range`, `Removed`; `Full` when the home fails and nothing can be emptied; the NVM's failure. Parts may be written then.
+    /// `Range`, `Removed`; `Full` when the home fails and nothing can be emptied; the NVM's failure. Parts may be
+    /// written then.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.core.write(&self.state, offset, data)
     }
@@ -185,8 +186,8 @@ impl File {
         self.core.set_len(&self.state, len)
     }
 
-    /// Everything that was written is durable without it. Reports, once, that the home has failed in the background since the last call: the bytes
-    /// are still in NVM, and are tried again.
+    /// Everything that was written is durable without it. Reports, once, that the home has failed in the background
+    /// since the last call: the bytes are still in NVM, and are tried again.
     ///
     /// # Errors
     /// `Home`.

@@ -99,7 +99,8 @@ impl Core {
         Ok(File::new(self.clone(), file))
     }
 
-    /// Name and synced word, then, when they are durable, the state word. Until then the slot is what it was: unused, or dead.
+    /// Name and synced word, then, when they are durable, the state word. Until then the slot is what it was: unused,
+    /// or dead.
     fn store_slot(&self, owner: Owner, identity: &Identity) -> Result<()> {
         let mut batch = self.area.nvm().stored();
         batch.store_u64(self.area.synced_at(owner.slot), self.area.seal.synced_word(owner, 0))?;
@@ -187,7 +188,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a removed file out of the names, and removes it at home. If that fails it is tried again before its name is used.
+    /// Takes a removed file out of the names, and removes it at home. If that fails it is tried again before its name
+    /// is used.
     fn bury(&self, files: &mut Files, file: &Arc<FileState>) {
         if !files.names.get(&file.identity).is_some_and(|named| Arc::ptr_eq(named, file)) {
             return;

@@ -165,8 +165,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes blocks, from number `at` on, and copies what is not flushed of them, joined where it touches. Ends before a pending cut, and
-    /// before it is too much.
+    /// Takes blocks, from number `at` on, and copies what is not flushed of them, joined where it touches. Ends before
+    /// a pending cut, and before it is too much.
     fn copy_runs(&self, file: &Arc<FileState>, blocks: &[u64], at: &mut usize, runs: &mut Vec<Run>) -> Result<()> {
         let block_size = self.area.block_size();
         let mut bytes = 0;

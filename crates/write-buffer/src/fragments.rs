@@ -7,8 +7,8 @@ use crate::space::Space;
 use ondol_env::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use ondol_medium::Stored;
 
-/// A fragment block that is being filled, or none. Whoever has it appends one operation at a time, fenced: so a fragment
-/// proves those of earlier operations in its block.
+/// A fragment block that is being filled, or none. Whoever has it appends one operation at a time, fenced: so a
+/// fragment proves those of earlier operations in its block.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     block: Option<u32>,
@@ -68,7 +68,8 @@ impl Open {
         (self.block, self.fill, self.life) = (Some(block), 0, life.fetch_add(1, SeqCst));
     }
 
-    /// Stores a fragment behind the others, for which there is room. Returns its block and where in that the payload is.
+    /// Stores a fragment behind the others, for which there is room. Returns its block and where in that the payload
+    /// is.
     pub(crate) fn append(&mut self, area: &Area, batch: &mut Stored<'_>, new: New<'_>) -> Result<(u32, u32)> {
         let block = self.block.expect("there is room, so there is a block");
         if self.fill == 0 {

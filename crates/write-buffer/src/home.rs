@@ -89,8 +89,8 @@ pub trait HomeFile: Send + Sync {
     /// The operating system's.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all of `bytes`; the file grows if need be, with zeros in between. Nothing is durable before a [`HomeFile::sync`] that begins
-    /// later succeeds.
+    /// Writes all of `bytes`; the file grows if need be, with zeros in between. Nothing is durable before a
+    /// [`HomeFile::sync`] that begins later succeeds.
     ///
     /// # Errors
     /// The operating system's; any part may be written then.

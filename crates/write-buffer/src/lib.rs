@@ -6,11 +6,11 @@
 //!             (durable)    low watermark    neighbours merged   on shortage   one word in NVM   on shortage
 //! ```
 //!
-//! A [`Buffer`] stands before the files of a [`Home`]. When [`File::write_at`], [`File::set_len`] or [`Buffer::remove`] returns, what it did
-//! is found by every later read, and by recovery after any crash that the NVM survives. Writes have any offset, size and alignment;
-//! small ones are packed. The paper's tables are in the NVM (volume table, inode table, data blocks), its trees in DRAM; its stages are steps
-//! ([`Flusher`], [`Syncer`], [`Reclaimer`]) to which the owner gives threads, or not. Format, invariants, locking and what differs
-//! from the paper: `docs/write-buffer.md`.
+//! A [`Buffer`] stands before the files of a [`Home`]. When [`File::write_at`], [`File::set_len`] or [`Buffer::remove`]
+//! returns, what it did is found by every later read, and by recovery after any crash that the NVM survives. Writes
+//! have any offset, size and alignment; small ones are packed. The paper's tables are in the NVM (volume table, inode
+//! table, data blocks), its trees in DRAM; its stages are steps ([`Flusher`], [`Syncer`], [`Reclaimer`]) to which the
+//! owner gives threads, or not. Format, invariants, locking and what differs from the paper: `docs/write-buffer.md`.
 //!
 //! It must not know ext4, journals or volumes.
 //!

@@ -1,4 +1,5 @@
-//! How far something of a file is on its way home: the one table of transitions between dirty and clean (papers/2, figure 2).
+//! How far something of a file is on its way home: the one table of transitions between dirty and clean (papers/2,
+//! figure 2).
 
 use std::cmp::{max, min};
 
@@ -55,7 +56,8 @@ impl Phase {
         self.unsynced = if self.last <= point { None } else { self.unsynced.map(|first| max(first, point + 1)) };
     }
 
-    /// A sync failed: what was written home since the last one may be gone. Whether it is to be put into a dirty queue now.
+    /// A sync failed: what was written home since the last one may be gone. Whether it is to be put into a dirty queue
+    /// now.
     #[must_use]
     pub(crate) fn sync_failed(&mut self) -> bool {
         let Some(first) = self.unsynced else { return false };

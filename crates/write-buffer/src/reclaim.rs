@@ -127,7 +127,8 @@ impl Core {
         Ok(living.filter(|l| l.need > 0).collect())
     }
 
-    /// Appends what lives of a fragment to compaction's block, with its sequence, and points the tree there. False if there is no block.
+    /// Appends what lives of a fragment to compaction's block, with its sequence, and points the tree there. False if
+    /// there is no block.
     fn move_fragment(
         &self,
         open: &mut Open,

@@ -43,8 +43,8 @@ pub struct Report {
     pub damage: Vec<Damage>,
 }
 
-/// Brings everything that the buffer of a pool holds to its files and empties it, as [`crate::Buffer::open`] does. A pool with areas and no buffer gets an
-/// empty one of the usual shape.
+/// Brings everything that the buffer of a pool holds to its files and empties it, as [`crate::Buffer::open`] does. A
+/// pool with areas and no buffer gets an empty one of the usual shape.
 ///
 /// # Errors
 /// As for [`crate::Buffer::open`].

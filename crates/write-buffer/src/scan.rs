@@ -21,8 +21,8 @@ pub(crate) struct Scan {
     pub(crate) lost: Vec<u32>,
 }
 
-/// Fragments of one life of the block, which was filled at least so far, or of all its lives. They lie one behind the other; where one cannot be read, the next may begin
-/// at any line.
+/// Fragments of one life of the block, which was filled at least so far, or of all its lives. They lie one behind the
+/// other; where one cannot be read, the next may begin at any line.
 pub(crate) fn fragments(area: &Area, block: u32, bytes: &[u8], life: Option<(u32, u32)>) -> Scan {
     let mut scan = Scan::default();
     // Unreadable places with how many fragments were found before.
@@ -47,7 +47,8 @@ pub(crate) fn fragments(area: &Area, block: u32, bytes: &[u8], life: Option<(u32
     }
     if let Some((_, fill)) = life {
         let operation = |f: &Found| (f.fragment.owner, f.fragment.sequence);
-        // Operations are fenced one after the other: the first fragment of one proves all before it, and so does a second operation.
+        // Operations are fenced one after the other: the first fragment of one proves all before it, and so does a
+        // second operation.
         let is_proven = |before: usize| {
             let behind = scan.found.get(before..).unwrap_or_default();
             let two = behind.windows(2).any(|two| operation(&two[0]) != operation(&two[1]));

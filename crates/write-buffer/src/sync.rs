@@ -95,7 +95,8 @@ impl Core {
         Ok(())
     }
 
-    /// After a failed sync the system may have forgotten what was written: all of it that is not durable goes home again.
+    /// After a failed sync the system may have forgotten what was written: all of it that is not durable goes home
+    /// again.
     fn flush_again(&self, file: &Arc<FileState>) {
         for shard in file.shards() {
             for (lbn, node) in &mut shard.write().nodes {

@@ -1,4 +1,5 @@
-//! Pools with bytes that nobody wrote: recovery answers, and what it brings home is what was written, or it says what is missing.
+//! Pools with bytes that nobody wrote: recovery answers, and what it brings home is what was written, or it says what
+//! is missing.
 
 mod common;
 
@@ -76,8 +77,8 @@ fn untouched_it_is_what_was_written() {
     assert_eq!((found, report.damage, report.torn, report.unreadable_lines), (files, Vec::new(), 0, 0));
 }
 
-/// One bit of each byte that is not zero: the answer is right, or says what cannot be read, or is without the newest operation on one file (of which
-/// nobody can tell whether it had returned).
+/// One bit of each byte that is not zero: the answer is right, or says what cannot be read, or is without the newest
+/// operation on one file (of which nobody can tell whether it had returned).
 #[test]
 fn no_flipped_bit_is_believed() {
     let (bytes, files, without_newest) = scene();

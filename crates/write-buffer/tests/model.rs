@@ -1,4 +1,5 @@
-//! The buffer against plain files: any operations, with so few blocks that watermark, shortage, reclaim and compaction happen all the time.
+//! The buffer against plain files: any operations, with so few blocks that watermark, shortage, reclaim and compaction
+//! happen all the time.
 
 mod common;
 

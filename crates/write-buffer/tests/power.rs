@@ -1,4 +1,5 @@
-//! Power cuts of NVM and home together: what was acknowledged is there, nothing else appears, and recovery can be cut, too.
+//! Power cuts of NVM and home together: what was acknowledged is there, nothing else appears, and recovery can be cut,
+//! too.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! No test: prints what the tests of this run skipped, and why.
 //!
-//! Cargo runs test binaries by the names of their packages, and in a package by the names of targets; this one is the last of all,
-//! which a test of `xtask` holds to. Without libtest nothing that it prints is captured.
+//! Cargo runs test binaries by the names of their packages, and in a package by the names of targets; this one is the
+//! last of all, which a test of `xtask` holds to. Without libtest nothing that it prints is captured.
 #![forbid(unsafe_code)]
 
 use ondol_skips::Run;

@@ -83,7 +83,8 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
 }
 
-/// Why the last call of this thread that failed did so: one line without an end of line. It is valid until the next call of this thread that fails; empty if there was none.
+/// Why the last call of this thread that failed did so: one line without an end of line. It is valid until the next
+/// call of this thread that fails; empty if there was none.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_error() -> *const c_char {
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())

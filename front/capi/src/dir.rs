@@ -41,8 +41,8 @@ pub extern "C" fn ondol_dir_open(
     })
 }
 
-/// The next entry; "." and ".." are left out. Returns 1 with an entry, and 0 after the last. Entries come in no particular order, each exactly once if
-/// it is there all the while.
+/// The next entry; "." and ".." are left out. Returns 1 with an entry, and 0 after the last. Entries come in no
+/// particular order, each exactly once if it is there all the while.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_dir_next(dir: Option<&mut Dir>, entry: Option<&mut MaybeUninit<Entry>>) -> c_int {
     let mut has_more = false;

@@ -39,8 +39,9 @@ fn options(flags: c_int, mode: u32) -> Result<OpenOptions> {
     Ok(options.mode((mode & 0o7777) as u16).clone())
 }
 
-/// Opens a file with flags of open(2): O_RDONLY, O_WRONLY or O_RDWR; O_CREAT, O_EXCL and O_TRUNC for writing; O_APPEND (not with O_TRUNC).
-/// `mode` are the permission bits of a file that is created. The file stays readable and writable when its last name is removed.
+/// Opens a file with flags of open(2): O_RDONLY, O_WRONLY or O_RDWR; O_CREAT, O_EXCL and O_TRUNC for writing; O_APPEND
+/// (not with O_TRUNC). `mode` are the permission bits of a file that is created. The file stays readable and writable
+/// when its last name is removed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_file_open(
     volume: Option<&Volume>,
@@ -72,7 +73,8 @@ pub extern "C" fn ondol_file_read(file: Option<&File>, mut buffer: Room, len: us
     counting(|| Ok((&needed(file, "file")?.0).read(buffer.slice(len)?)? as u64))
 }
 
-/// Writes at the file's position (at the end, with O_APPEND) and moves it. Returns how many bytes: fewer only when space ran out after some.
+/// Writes at the file's position (at the end, with O_APPEND) and moves it. Returns how many bytes: fewer only when
+/// space ran out after some.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_file_write(file: Option<&File>, data: Bytes, len: usize) -> i64 {
     counting(|| Ok((&needed(file, "file")?.0).write(data.slice(len)?)? as u64))
@@ -84,8 +86,8 @@ pub extern "C" fn ondol_file_pread(file: Option<&File>, mut buffer: Room, len: u
     counting(|| Ok(needed(file, "file")?.0.read_at(buffer.slice(len)?, offset)? as u64))
 }
 
-/// Writes at `offset`; the position stays. Returns how many bytes: fewer only when space ran out after some. One atomic operation up to the
-/// volume's atomic size.
+/// Writes at `offset`; the position stays. Returns how many bytes: fewer only when space ran out after some. One atomic
+/// operation up to the volume's atomic size.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_file_pwrite(file: Option<&File>, data: Bytes, len: usize, offset: u64) -> i64 {
     counting(|| Ok(needed(file, "file")?.0.write_at(data.slice(len)?, offset)? as u64))
@@ -116,8 +118,8 @@ pub extern "C" fn ondol_file_set_len(file: Option<&File>, size: u64) -> c_int {
     call(|| Ok(needed(file, "file")?.0.set_len(size)?))
 }
 
-/// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on: what fallocate(2) does with these flags (FALLOC_FL_KEEP_SIZE and others).
-/// -EOPNOTSUPP for flags that are not offered.
+/// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on: what fallocate(2) does with
+/// these flags (FALLOC_FL_KEEP_SIZE and others). -EOPNOTSUPP for flags that are not offered.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_file_allocate(file: Option<&File>, flags: u32, offset: u64, len: u64) -> c_int {
     call(|| {
@@ -128,7 +130,8 @@ pub extern "C" fn ondol_file_allocate(file: Option<&File>, flags: u32, offset: u
     })
 }
 
-/// Makes every earlier operation of the volume durable, this file's included. After an error nothing may be taken as durable that was not so before.
+/// Makes every earlier operation of the volume durable, this file's included. After an error nothing may be taken as
+/// durable that was not so before.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_file_sync(file: Option<&File>) -> c_int {
     call(|| Ok(needed(file, "file")?.0.sync_all()?))

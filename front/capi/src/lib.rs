@@ -1,10 +1,11 @@
 //! `libondol`: volumes, and write buffers in front of ordinary files, for C programs. `include/ondol.h` is made from
 //! this source (`cargo xtask header`), so the comments of public things speak to those who write C.
 //!
-//! The types at the border say what C hands over: `Option<&T>` is a pointer that may be NULL and is lent for the call, `Option<Box<T>>` one
-//! that is given up, `Option<&mut MaybeUninit<T>>` room for an answer. C's strings and buffers have types of their own in `memory.rs`, which
-//! alone reads and writes where C points. Everything else here is as safe as if Rust had called it, if C keeps to what the header says. All of it is
-//! a C border, so `unsafe` is allowed in this crate, block by block with its reason.
+//! The types at the border say what C hands over: `Option<&T>` is a pointer that may be NULL and is lent for the call,
+//! `Option<Box<T>>` one that is given up, `Option<&mut MaybeUninit<T>>` room for an answer. C's strings and buffers
+//! have types of their own in `memory.rs`, which alone reads and writes where C points. Everything else here is as safe
+//! as if Rust had called it, if C keeps to what the header says. All of it is a C border, so `unsafe` is allowed in
+//! this crate, block by block with its reason.
 //!
 //! No panic crosses the border: see `call.rs`.
 #![allow(unsafe_code, reason = "a C border")]

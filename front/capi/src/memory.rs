@@ -22,7 +22,8 @@ impl Text {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: only C makes one of these, and the header asks it for a string that ends with a zero byte and is valid for the call.
+        // SAFETY: only C makes one of these, and the header asks it for a string that ends with a zero byte and is
+        // valid for the call.
         Some(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 
@@ -58,7 +59,8 @@ impl Bytes {
     pub(crate) fn slice(&self, len: usize) -> Result<&[u8]> {
         match checked(self.0.is_null(), len)? {
             0 => Ok(&[]),
-            // SAFETY: only C makes one of these, and the header asks it for that many bytes, valid for the call; not NULL, and no longer than memory.
+            // SAFETY: only C makes one of these, and the header asks it for that many bytes, valid for the call; not
+            // NULL, and no longer than memory.
             len => Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), len) }),
         }
     }
@@ -69,8 +71,8 @@ impl Room {
     pub(crate) fn slice(&mut self, len: usize) -> Result<&mut [u8]> {
         match checked(self.0.is_null(), len)? {
             0 => Ok(&mut []),
-            // SAFETY: only C makes one of these, and the header asks it for room for that many bytes, for the call's use alone; not NULL, and no longer than memory.
-            // Whatever C has left there are bytes.
+            // SAFETY: only C makes one of these, and the header asks it for room for that many bytes, for the call's
+            // use alone; not NULL, and no longer than memory. Whatever C has left there are bytes.
             len => Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len) }),
         }
     }

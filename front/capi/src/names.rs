@@ -69,8 +69,8 @@ pub extern "C" fn ondol_symlink(volume: Option<&Volume>, target: Text, link: Tex
     call(|| Ok(needed(volume, "volume")?.0.symlink(target.needed("target")?, link.path("link")?)?))
 }
 
-/// What a symbolic link says, without a zero byte at its end. Returns how many bytes it has; if that is more than `size`, only the first ones were
-/// stored.
+/// What a symbolic link says, without a zero byte at its end. Returns how many bytes it has; if that is more than
+/// `size`, only the first ones were stored.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_readlink(volume: Option<&Volume>, path: Text, mut buffer: Room, size: usize) -> i64 {
     counting(|| {

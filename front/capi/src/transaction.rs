@@ -14,9 +14,9 @@ pub struct Transaction {
     noted: ondol::Transaction,
 }
 
-/// Begins a transaction. The ondol_tx_ calls only note what is to be done, with a copy of the data; whether it can be done is found out by
-/// ondol_tx_commit(), and nothing is locked meanwhile. A path means what it means when its change's turn comes; symbolic links are not
-/// followed.
+/// Begins a transaction. The ondol_tx_ calls only note what is to be done, with a copy of the data; whether it can be
+/// done is found out by ondol_tx_commit(), and nothing is locked meanwhile. A path means what it means when its
+/// change's turn comes; symbolic links are not followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_tx_begin(
     volume: Option<&Volume>,
@@ -30,9 +30,9 @@ pub extern "C" fn ondol_tx_begin(
     })
 }
 
-/// Makes the changes, in the order in which they were noted: all of them, or, when one cannot be made, none. Nobody ever sees a part of
-/// them, not after a crash either. They are seen at once and durable with the next sync. Gives up the transaction, whatever it returns. -E2BIG: the
-/// journal cannot take all of it as one.
+/// Makes the changes, in the order in which they were noted: all of them, or, when one cannot be made, none. Nobody
+/// ever sees a part of them, not after a crash either. They are seen at once and durable with the next sync. Gives up
+/// the transaction, whatever it returns. -E2BIG: the journal cannot take all of it as one.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_tx_commit(tx: Option<Box<Transaction>>) -> c_int {
     call(|| {

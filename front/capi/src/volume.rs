@@ -57,8 +57,8 @@ pub extern "C" fn ondol_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Makes an empty ext4 file system in a file or on a block device, or in the NVM pool POOL with "nvm:POOL" as target. `options` may be NULL.
-/// Durable when it returns. What the target holds is lost with `force` only; without, -EEXIST.
+/// Makes an empty ext4 file system in a file or on a block device, or in the NVM pool POOL with "nvm:POOL" as target.
+/// `options` may be NULL. Durable when it returns. What the target holds is lost with `force` only; without, -EEXIST.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_mkfs(target: Text, options: Option<&MkfsOptions>) -> c_int {
     call(|| {
@@ -98,8 +98,8 @@ fn format_options(given: &MkfsOptions) -> Result<FormatOptions> {
     Ok(options)
 }
 
-/// Opens an image, a block device, or the image in an NVM pool ("nvm:POOL"), replaying its journal first if need be. `options` are mount
-/// options as in "ro,data=journal", or NULL. Nobody else can open it until it is closed.
+/// Opens an image, a block device, or the image in an NVM pool ("nvm:POOL"), replaying its journal first if need be.
+/// `options` are mount options as in "ro,data=journal", or NULL. Nobody else can open it until it is closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_open(
     target: Text,
@@ -117,9 +117,10 @@ pub extern "C" fn ondol_open(
 
 /// Commits everything, writes it home, marks the image clean and unlocks it. Durable when it returns 0.
 ///
-/// -EBUSY, when files or directories of it are open or a transaction is not ended, changes nothing: the volume is as usable as before, and
-/// ondol_error() names what is open. After any other return the volume is given up; after an error the image needs recovery, which the next ondol_open() does, and
-/// nothing that was synced is lost. NULL is no error.
+/// -EBUSY, when files or directories of it are open or a transaction is not ended, changes nothing: the volume is as
+/// usable as before, and ondol_error() names what is open. After any other return the volume is given up; after an
+/// error the image needs recovery, which the next ondol_open() does, and nothing that was synced is lost. NULL is no
+/// error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_close(volume: Option<Box<Volume>>) -> c_int {
     call(|| {
@@ -150,8 +151,9 @@ pub extern "C" fn ondol_sync(volume: Option<&Volume>) -> c_int {
     call(|| Ok(needed(volume, "volume")?.0.sync()?))
 }
 
-/// From now on new files belong to this user and group, and whether they may take reserved blocks goes by this user, instead of the process's own. Of their
-/// permissions these bits of `umask` are left out (at first 0: none). Files that are open stay with whom they were opened for. Permissions are still not checked.
+/// From now on new files belong to this user and group, and whether they may take reserved blocks goes by this user,
+/// instead of the process's own. Of their permissions these bits of `umask` are left out (at first 0: none). Files that
+/// are open stay with whom they were opened for. Permissions are still not checked.
 ///
 /// No other thread may use the volume meanwhile. -EBUSY while a transaction is not ended.
 #[unsafe(no_mangle)]

@@ -27,8 +27,8 @@ fn given(found: &[u8], mut buffer: Room, size: usize) -> Result<u64> {
     Ok(found.len() as u64)
 }
 
-/// The value of an extended attribute, as getxattr(2): returns how many bytes it has, and stores none with `size` 0. -ERANGE where they do not fit, -ENODATA where
-/// there is no such attribute. Symbolic links are followed.
+/// The value of an extended attribute, as getxattr(2): returns how many bytes it has, and stores none with `size` 0.
+/// -ERANGE where they do not fit, -ENODATA where there is no such attribute. Symbolic links are followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_getxattr(volume: Option<&Volume>, path: Text, name: Text, buffer: Room, size: usize) -> i64 {
     counting(|| {
@@ -37,7 +37,8 @@ pub extern "C" fn ondol_getxattr(volume: Option<&Volume>, path: Text, name: Text
     })
 }
 
-/// The names of all extended attributes, each with a zero byte behind it, as listxattr(2): returns how many bytes they have, and stores none with `size` 0.
+/// The names of all extended attributes, each with a zero byte behind it, as listxattr(2): returns how many bytes they
+/// have, and stores none with `size` 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_listxattr(volume: Option<&Volume>, path: Text, buffer: Room, size: usize) -> i64 {
     counting(|| {

@@ -1,4 +1,5 @@
-//! C programs with `libondol`: compiled, linked with the shared and with the static library, run, and run under valgrind.
+//! C programs with `libondol`: compiled, linked with the shared and with the static library, run, and run under
+//! valgrind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

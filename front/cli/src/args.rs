@@ -100,7 +100,8 @@ pub(crate) struct Lab {
 
 /// Change how a clean image is journaled
 ///
-/// The choice is kept in the image, where other ext4 programs do not trip over it, and taken by mounts that are not told otherwise.
+/// The choice is kept in the image, where other ext4 programs do not trip over it, and taken by mounts that are not
+/// told otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
     /// Journal engine: classic, compressed, swap or remap (the last two in a pool)
@@ -131,7 +132,8 @@ pub(crate) struct Mount {
     /// Stay in the foreground, with messages on standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
-    /// Take a volume in object storage from whoever has it mounted: what was synced there is kept, and nothing is written from there any more
+    /// Take a volume in object storage from whoever has it mounted: what was synced there is kept, and nothing is
+    /// written from there any more
     #[arg(long, hide = !ondol::HAS_BUCKETS)]
     pub(crate) take_over: bool,
     /// Image file, block device, or nvm:POOL for the image in an NVM pool
@@ -165,8 +167,8 @@ pub(crate) struct Sync {
 ///
 /// The journal is replayed first, and everything is looked at; `fsck.ondol` trusts a volume that is marked as clean.
 ///
-/// Exit code, as fsck's: 0 clean, 1 clean after the journal was replayed or a mark of earlier errors was taken away, 4 problems
-/// are left (e2fsck mends them), 8 it could not be checked, 16 wrong call.
+/// Exit code, as fsck's: 0 clean, 1 clean after the journal was replayed or a mark of earlier errors was taken away, 4
+/// problems are left (e2fsck mends them), 8 it could not be checked, 16 wrong call.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Change nothing
@@ -181,8 +183,8 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Recover {
-    /// Where the journal, or the log of the NVM pool, is damaged, replay what is sound of it and give up the rest, so that e2fsck can mend the volume; of a
-    /// pool of `ondol run`, give up what belongs to files that cannot be reached
+    /// Where the journal, or the log of the NVM pool, is damaged, replay what is sound of it and give up the rest, so
+    /// that e2fsck can mend the volume; of a pool of `ondol run`, give up what belongs to files that cannot be reached
     #[arg(long)]
     pub(crate) force: bool,
     /// The NVM pool that has the image's last changes
@@ -224,9 +226,9 @@ pub(crate) struct Manual {
 
 /// Mount a volume, as mount(8) calls its helpers
 ///
-/// Under this name the program is what `mount -t ondol` and lines of fstab(5) run, as `mount.fuse.ondol` what `mount -t fuse.ondol`
-/// runs. Words that only fstab and systemd care for (`nofail`, `_netdev`, `x-NAME`, `user` and their like) are passed over. With `remount` among the
-/// options, the flags of a mounted volume are changed.
+/// Under this name the program is what `mount -t ondol` and lines of fstab(5) run, as `mount.fuse.ondol` what `mount -t
+/// fuse.ondol` runs. Words that only fstab and systemd care for (`nofail`, `_netdev`, `x-NAME`, `user` and their like)
+/// are passed over. With `remount` among the options, the flags of a mounted volume are changed.
 #[derive(Debug, Parser)]
 #[command(name = "mount.ondol", version, max_term_width = 100, after_long_help = MOUNT_OPTIONS)]
 pub(crate) struct MountHelper {
@@ -290,10 +292,11 @@ pub(crate) struct UmountHelper {
 
 /// Check a volume, as fsck(8) calls its checkers
 ///
-/// The journal is replayed if need be. A volume that is marked as clean is then taken as clean; with -f, or if it is marked as
-/// faulty, everything is looked at. Structures are not mended: e2fsck does that.
+/// The journal is replayed if need be. A volume that is marked as clean is then taken as clean; with -f, or if it is
+/// marked as faulty, everything is looked at. Structures are not mended: e2fsck does that.
 ///
-/// Exit code: 0 clean, 1 clean after something was corrected, 4 problems are left, 8 it could not be checked, 16 wrong call.
+/// Exit code: 0 clean, 1 clean after something was corrected, 4 problems are left, 8 it could not be checked, 16 wrong
+/// call.
 #[derive(Debug, Parser)]
 #[command(name = "fsck.ondol", version, disable_version_flag = true, max_term_width = 100)]
 pub(crate) struct Fsck {

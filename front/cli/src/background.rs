@@ -1,7 +1,7 @@
 //! A server in the background, without fork(2): the command starts itself anew and returns once the child serves.
 //!
-//! The child's standard output is a pipe to the parent, on which it says that it is ready. Until then its errors go to the
-//! parent's standard error, and its exit code becomes the parent's.
+//! The child's standard output is a pipe to the parent, on which it says that it is ready. Until then its errors go to
+//! the parent's standard error, and its exit code becomes the parent's.
 
 use crate::called;
 use crate::failure::{Failure, INTERRUPTED, Outcome, SYSTEM};

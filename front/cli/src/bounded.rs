@@ -1,7 +1,7 @@
 //! Commands that may have to ask another user's server, which may never answer.
 //!
-//! A process that waits for such a server cannot even be killed while the server lives. So a child asks, and is left alone when it takes
-//! too long.
+//! A process that waits for such a server cannot even be killed while the server lives. So a child asks, and is left
+//! alone when it takes too long.
 
 use crate::failure::{FAILED, Failure, Outcome, SYSTEM};
 use ondol::machine::mountinfo;
@@ -16,8 +16,8 @@ const VARIABLE: &str = "ONDOL_BOUNDED";
 /// How long the child may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Does `work` in a child of the same command line, if there is anybody on this machine whom it could have to wait for. The child's words come
-/// when it has ended.
+/// Does `work` in a child of the same command line, if there is anybody on this machine whom it could have to wait for.
+/// The child's words come when it has ended.
 pub(crate) fn bounded(work: impl FnOnce() -> Outcome) -> Outcome {
     let served = mountinfo::read().is_ok_and(|table| table.iter().any(mountinfo::Entry::is_fuse));
     if !served || std::env::var_os(VARIABLE).is_some() {
@@ -46,8 +46,8 @@ fn this_program() -> Command {
     command
 }
 
-/// What became of the child, unless it takes too long. The child does not get our own output: what reads that waits until nobody has it open,
-/// and the child may stay behind.
+/// What became of the child, unless it takes too long. The child does not get our own output: what reads that waits
+/// until nobody has it open, and the child may stay behind.
 fn outcome(command: &mut Command) -> Result<Output, Failure> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|e| Failure::new(SYSTEM, format!("cannot start a process: {e}")))?;

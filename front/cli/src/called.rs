@@ -22,7 +22,8 @@ pub(crate) enum Called {
 }
 
 impl Called {
-    /// By the first word of the command line, with or without a path. Types are `ondol` and, as the kernel shows it, `fuse.ondol`.
+    /// By the first word of the command line, with or without a path. Types are `ondol` and, as the kernel shows it,
+    /// `fuse.ondol`.
     pub(crate) fn by(word: Option<&OsStr>) -> Self {
         let name = word.and_then(|w| Path::new(w).file_name()).and_then(OsStr::to_str).unwrap_or_default();
         if name == "fuse2fs" {

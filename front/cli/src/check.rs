@@ -1,7 +1,7 @@
 //! `ondol check`, and the checker that fsck(8) calls.
 //!
-//! Exit codes are fsck's, used as e2fsck uses them: a replayed journal alone is no error that was corrected when the rest is
-//! taken on trust (`fsck -p`), and one when everything is checked.
+//! Exit codes are fsck's, used as e2fsck uses them: a replayed journal alone is no error that was corrected when the
+//! rest is taken on trust (`fsck -p`), and one when everything is checked.
 
 use crate::args;
 use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, Failure, Outcome};

@@ -1,4 +1,5 @@
-//! What is written about the program's calls is what the program takes: examples of the manual, and the documents' shell blocks.
+//! What is written about the program's calls is what the program takes: examples of the manual, and the documents'
+//! shell blocks.
 
 use crate::args::{self, Arguments};
 use crate::manual::PAGES;

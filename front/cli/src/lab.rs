@@ -9,8 +9,8 @@ use std::process::Command;
 
 const LAB: &str = "ondol-lab";
 
-/// Becomes `ondol-lab` with this command: the one beside this program, else the one in `PATH`. It works with this program,
-/// unless the variable `ONDOL` names another one.
+/// Becomes `ondol-lab` with this command: the one beside this program, else the one in `PATH`. It works with this
+/// program, unless the variable `ONDOL` names another one.
 pub(crate) fn start(command: &str, words: &[OsString]) -> Outcome {
     let here = std::env::current_exe().ok();
     let beside = here.as_ref().map(|here| here.with_file_name(LAB)).filter(|path| path.is_file());

@@ -1,5 +1,6 @@
-//! Where messages go: standard error; or, from a server in the background, the file that `log=` names, the system's log, the kernel's,
-//! or a file of the user's. Never to nowhere: where none of them can be opened, there is no such server.
+//! Where messages go: standard error; or, from a server in the background, the file that `log=` names, the system's
+//! log, the kernel's, or a file of the user's. Never to nowhere: where none of them can be opened, there is no such
+//! server.
 
 mod limit;
 
@@ -28,7 +29,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// The variable that says how much is logged, as in `debug` or `ondol_fuse=trace`.
 const VARIABLE: &str = "ONDOL_LOG";
 
-/// What a server logs unless somebody says otherwise: errors and warnings, how mounts begin and end, and whom a volume in object storage was taken from.
+/// What a server logs unless somebody says otherwise: errors and warnings, how mounts begin and end, and whom a volume
+/// in object storage was taken from.
 const OF_SERVERS: &str = "warn,ondol::mount=info,ondol_object_home=info";
 /// What other commands do: what went wrong they say themselves, in one line.
 const OF_COMMANDS: &str = "off";

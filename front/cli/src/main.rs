@@ -1,8 +1,8 @@
 //! `ondol`: makes, mounts and checks volumes. Under other names it is the helper of mount(8), umount(8), fsck(8) and
 //! mkfs(8), or stands in for fuse2fs.
 //!
-//! Every command answers with exit codes of its model; `docs/commands.md` lists them. An error is one line on standard error:
-//! what, where, and what to do.
+//! Every command answers with exit codes of its model; `docs/commands.md` lists them. An error is one line on standard
+//! error: what, where, and what to do.
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -50,8 +50,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// A commit allocates and frees a block-sized image for every block it seals: the system's allocator takes a quarter of an
-/// fsync's time for that.
+/// A commit allocates and frees a block-sized image for every block it seals: the system's allocator takes a quarter of
+/// an fsync's time for that.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -59,7 +59,8 @@ fn main() -> ExitCode {
     // Where it has started itself anew, the kernel would call it `exe`. Nothing depends on the name's being taken.
     let _ = rustix::thread::set_name(c"ondol");
     let called = Called::by(std::env::args_os().next().as_deref());
-    // A write beyond the caller's `ulimit -f` ends a process that does not listen. Here it fails with EFBIG, as any write may.
+    // A write beyond the caller's `ulimit -f` ends a process that does not listen. Here it fails with EFBIG, as any
+    // write may.
     if let Err(e) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
         eprintln!("{}: a write beyond `ulimit -f` would end this process: {e}", called.name());
     }

@@ -1,4 +1,5 @@
-//! `ondol completions` and `ondol manual`: what shells and man(1) are to know of the program, made from its definitions.
+//! `ondol completions` and `ondol manual`: what shells and man(1) are to know of the program, made from its
+//! definitions.
 
 mod sections;
 

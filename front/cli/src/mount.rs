@@ -266,8 +266,8 @@ fn open_image(request: &Request<'_>) -> std::io::Result<File> {
     ondol::open_file(image::file(request.target), Access::Read)
 }
 
-/// Whether this error of open(2) says that something cannot be written: it lies on a read-only file system or device, is immutable, or
-/// belongs to somebody else. What cannot be read either fails again when it is opened for reading.
+/// Whether this error of open(2) says that something cannot be written: it lies on a read-only file system or device,
+/// is immutable, or belongs to somebody else. What cannot be read either fails again when it is opened for reading.
 fn is_protected(errno: i32) -> bool {
     use rustix::io::Errno;
     [Errno::ROFS, Errno::ACCESS, Errno::PERM].contains(&Errno::from_raw_os_error(errno))

@@ -68,7 +68,8 @@ impl Wishes {
     }
 }
 
-/// How a volume is opened that nobody mounts, and which part of a file or device it is: of the options of a mount those that concern the volume.
+/// How a volume is opened that nobody mounts, and which part of a file or device it is: of the options of a mount those
+/// that concern the volume.
 ///
 /// # Errors
 /// As [`Wishes::read`], with this exit code.

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The image's full path: what mount tables show, and where `ondol umount` and `ondol info` find it. For a descriptor whose file
-/// has no path any more this is where other processes can open it as long as this one lives.
+/// The image's full path: what mount tables show, and where `ondol umount` and `ondol info` find it. For a descriptor
+/// whose file has no path any more this is where other processes can open it as long as this one lives.
 ///
 /// # Errors
 /// It is not there.
@@ -42,8 +42,8 @@ pub(crate) fn in_pool(pool: &Path) -> PathBuf {
     target.into()
 }
 
-/// Goes on in another mount namespace, given as a process number or as a file, as for `mount -N`. The process must not have
-/// begun threads.
+/// Goes on in another mount namespace, given as a process number or as a file, as for `mount -N`. The process must not
+/// have begun threads.
 ///
 /// # Errors
 /// There is no such namespace, or it may not be entered.

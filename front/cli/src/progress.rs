@@ -1,4 +1,5 @@
-//! How far something is that takes long, on a terminal: a line on standard error that goes when it is done. Elsewhere nothing.
+//! How far something is that takes long, on a terminal: a line on standard error that goes when it is done. Elsewhere
+//! nothing.
 
 use crate::size::human;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -1,8 +1,8 @@
 //! `mount -o remount`, as mount(8) hands it to its helper: the kernel's flags are changed, and nothing else can be.
 //!
-//! mount(8) merges what fstab, or else the mount table, says with what was asked for. So options of the volume and of FUSE come here
-//! that nobody wants to change, and options of the server: they must be as they are. The flags that come are all that the mount is to have: a word that takes one
-//! away, as `exec` does, comes as the absence of `noexec`.
+//! mount(8) merges what fstab, or else the mount table, says with what was asked for. So options of the volume and of
+//! FUSE come here that nobody wants to change, and options of the server: they must be as they are. The flags that come
+//! are all that the mount is to have: a word that takes one away, as `exec` does, comes as the absence of `noexec`.
 
 use crate::args;
 use crate::bounded;

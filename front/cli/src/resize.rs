@@ -14,9 +14,10 @@ use std::process::ExitCode;
 
 /// Make a volume larger or smaller
 ///
-/// Without a size the volume gets all of its file, device or partition. An image file is made longer where SIZE is more than it has, and cut off behind a
-/// volume that has become smaller. A mounted volume can grow, by the directory or by its image. Whatever cuts it short, a crash as well, leaves a whole
-/// volume of a size between the old one and the new one.
+/// Without a size the volume gets all of its file, device or partition. An image file is made longer where SIZE is more
+/// than it has, and cut off behind a volume that has become smaller. A mounted volume can grow, by the directory or by
+/// its image. Whatever cuts it short, a crash as well, leaves a whole volume of a size between the old one and the new
+/// one.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     /// Make it as small as it can be

@@ -233,7 +233,8 @@ fn preloads(library: &Path) -> OsString {
     all
 }
 
-/// Drains until the program has ended, and then what it left. Signals go on to it, but for those that the terminal sends to both.
+/// Drains until the program has ended, and then what it left. Signals go on to it, but for those that the terminal
+/// sends to both.
 fn attend(mut child: Child, mut run: Run, signals: &mut Signals, quiet: bool) -> io::Result<ExitStatus> {
     let pid = Pid::from_child(&child);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;

@@ -1,4 +1,5 @@
-//! What goes to standard output. Names, labels and paths in it may hold anything, so only what can be shown passes; and whoever reads may go away.
+//! What goes to standard output. Names, labels and paths in it may hold anything, so only what can be shown passes; and
+//! whoever reads may go away.
 
 use ondol::{is_printable, printable};
 use serde_json::Value;

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 /// Keep a volume in object storage as it is now
 ///
-/// A snapshot takes no time and no room but for what is changed afterwards. `TARGET?snapshot=NAME` names it for reading: `ondol mount -o ro`, `ondol check -n`,
-/// `ondol export`, `ondol ls` and `ondol cat` take that.
+/// A snapshot takes no time and no room but for what is changed afterwards. `TARGET?snapshot=NAME` names it for
+/// reading: `ondol mount -o ro`, `ondol check -n`, `ondol export`, `ondol ls` and `ondol cat` take that.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
     /// Make one, of a volume that is mounted or that nobody uses
@@ -42,10 +42,12 @@ pub(crate) struct Listed {
 
 /// Make a volume in object storage out of another one, without copying
 ///
-/// The clone shares the data of the original and takes room for what is changed. The original cannot be deleted while the clone needs it.
+/// The clone shares the data of the original and takes room for what is changed. The original cannot be deleted while
+/// the clone needs it.
 #[derive(Debug, Args)]
 pub(crate) struct CloneArgs {
-    /// Volume in object storage that nobody has mounted, or a snapshot of one, TARGET?snapshot=NAME, whoever has that mounted
+    /// Volume in object storage that nobody has mounted, or a snapshot of one, TARGET?snapshot=NAME, whoever has that
+    /// mounted
     source: PathBuf,
     /// Where the new one is to be, in the same bucket
     target: PathBuf,

@@ -1,4 +1,5 @@
-//! What messages may take of memory: how many large ones are under way at a time, so that `cache=` bounds the server whatever carries them.
+//! What messages may take of memory: how many large ones are under way at a time, so that `cache=` bounds the server
+//! whatever carries them.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -14,7 +15,8 @@ pub(crate) const ROOM: usize = MAX_WRITE as usize + BEFORE_DATA;
 /// Messages, answers and copies up to this long are a thread's own affair.
 pub(crate) const SMALL: usize = 8 << 10;
 
-/// Whoever serves a request that fills a room has its contents once more, on their way to blocks, and where a range is copied a third time.
+/// Whoever serves a request that fills a room has its contents once more, on their way to blocks, and where a range is
+/// copied a third time.
 const COPIES: usize = 2;
 
 /// One to receive in while another is being served.

@@ -20,7 +20,8 @@ pub(crate) trait Channel {
     /// The kernel's refusal.
     fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()>;
 
-    /// Answers request `unique` with what `fill` puts into up to `len` bytes, which are sent from where they are put, or with its errno.
+    /// Answers request `unique` with what `fill` puts into up to `len` bytes, which are sent from where they are put,
+    /// or with its errno.
     ///
     /// # Errors
     /// As [`Channel::send`].
@@ -35,7 +36,8 @@ pub(crate) trait Channel {
         self.forget(NotifyInvalInode { ino: node, off: ATTRIBUTES_ONLY, len: 0 })
     }
 
-    /// Has the kernel forget an inode's attributes and pages. Changed ones it writes first, for which another thread has to serve it.
+    /// Has the kernel forget an inode's attributes and pages. Changed ones it writes first, for which another thread
+    /// has to serve it.
     ///
     /// # Errors
     /// As [`Channel::forget_attributes`].

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// The attribute of the root directory that holds the volume's state as JSON.
 pub const INFO: &str = "ondol.info";
 
-/// The attribute of the root directory that holds what the mount has done, as JSON. Whoever asks has requests timed for a minute.
+/// The attribute of the root directory that holds what the mount has done, as JSON. Whoever asks has requests timed for
+/// a minute.
 pub const STATS: &str = "ondol.stats";
 
 /// The attribute of the root directory that holds the volume's snapshots, as JSON, for who may make some.
@@ -30,8 +31,8 @@ pub const SNAPSHOT_CREATE: &str = "system.ondol.snapshot.create";
 /// The same for one that is to go.
 pub const SNAPSHOT_DELETE: &str = "system.ondol.snapshot.delete";
 
-/// How long a mount is tried to be unmounted that is in use: what programs have closed may be held for a moment by their children that
-/// have not called exec(2) yet, and by those who look at them in `/proc`.
+/// How long a mount is tried to be unmounted that is in use: what programs have closed may be held for a moment by
+/// their children that have not called exec(2) yet, and by those who look at them in `/proc`.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two tries.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
@@ -125,7 +126,8 @@ pub fn served_by(pid: u32) -> Option<Entry> {
     table.into_iter().rev().find(|e| e.fs_type == FS_TYPE && server_of(e) == Some(pid))
 }
 
-/// Makes everything durable that was done before on the volume that `dir` lies on, stores through memory mappings included.
+/// Makes everything durable that was done before on the volume that `dir` lies on, stores through memory mappings
+/// included.
 ///
 /// # Errors
 /// No volume of ours is mounted there, or it could not be made durable.
@@ -182,8 +184,8 @@ pub fn exchange(one: (&Path, u64), other: (&Path, u64), how: &Exchange) -> Resul
     }
 }
 
-/// Has the volume that `dir` lies on grow to `bytes`, or to all of its device: how many bytes it then has for files, as df(1) shows. Durable when this
-/// returns.
+/// Has the volume that `dir` lies on grow to `bytes`, or to all of its device: how many bytes it then has for files, as
+/// df(1) shows. Durable when this returns.
 ///
 /// # Errors
 /// `Open`, `Table`, `NotOurs`, or `Dead`; what the server has against it.
@@ -274,8 +276,8 @@ pub enum Unmounted {
 /// is then clean. Nothing is asked of the server, and nothing opened but what it has open.
 ///
 /// # Errors
-/// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`. It is unmounted all the same: `NotClean` when the image
-/// is not, `Closing` when another user's server has it open still after some time.
+/// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`. It is unmounted all the same: `NotClean`
+/// when the image is not, `Closing` when another user's server has it open still after some time.
 pub fn unmount(dir: &Path, how: Unmount) -> Result<Unmounted, ClientError> {
     let entry = find_point(dir)?;
     let server = Server::of(&entry);

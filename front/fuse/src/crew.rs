@@ -1,13 +1,14 @@
 //! The threads that serve `/dev/fuse`: how many there are, who waits for the next request, and with whose memory.
 //!
-//! One client is served by one thread, always the same: it takes a request, serves it, and takes the next. Where several clients are seen, as many
-//! threads are kept at it as there are processors; one that begins a long wait is replaced, so that any number may wait for one commit. Requests
-//! that come meanwhile stay with the kernel, and whoever has finished takes the next without having been woken. Threads without work are laid off,
-//! the last of them called first, and let go after a while.
+//! One client is served by one thread, always the same: it takes a request, serves it, and takes the next. Where
+//! several clients are seen, as many threads are kept at it as there are processors; one that begins a long wait is
+//! replaced, so that any number may wait for one commit. Requests that come meanwhile stay with the kernel, and whoever
+//! has finished takes the next without having been woken. Threads without work are laid off, the last of them called
+//! first, and let go after a while.
 //!
-//! The kernel hands a request only to a reader with room for the largest, so whoever waits for one needs a large buffer. Whoever serves one
-//! needs it only where much data comes or goes: what is small is copied out, and the room goes to the next. So memory is bound by the rooms, of
-//! which there are fewer than threads.
+//! The kernel hands a request only to a reader with room for the largest, so whoever waits for one needs a large
+//! buffer. Whoever serves one needs it only where much data comes or goes: what is small is copied out, and the room
+//! goes to the next. So memory is bound by the rooms, of which there are fewer than threads.
 
 use crate::foreman::Foreman;
 use ondol::waits::Watch;
@@ -104,8 +105,8 @@ impl Crew {
         self.foreman.stir();
     }
 
-    /// A thread has served its request and gives back what it had of rooms. Waits until it is to wait for the next one, with the room for it; `None` when the thread
-    /// is not needed any more.
+    /// A thread has served its request and gives back what it had of rooms. Waits until it is to wait for the next one,
+    /// with the room for it; `None` when the thread is not needed any more.
     pub(crate) fn finished(&self, back: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut state = self.state.lock();
         state.running = state.running.saturating_sub(1);
@@ -123,7 +124,8 @@ impl Crew {
         self.rest(state)
     }
 
-    /// A thread that was to wait for a request leaves instead, and its room stays. Another takes its place where one is wanted.
+    /// A thread that was to wait for a request leaves instead, and its room stays. Another takes its place where one is
+    /// wanted.
     pub(crate) fn replaced(&self, room: Vec<u8>) {
         let mut state = self.state.lock();
         state.reading -= 1;
@@ -142,7 +144,8 @@ impl Crew {
         state.threads
     }
 
-    /// Has another thread take requests where all who could are stuck, whatever with. True while there is something to do.
+    /// Has another thread take requests where all who could are stuck, whatever with. True while there is something to
+    /// do.
     pub(crate) fn look(&self) -> bool {
         let mut state = self.state.lock();
         let busy = state.turns != state.turns_seen || state.running + state.waiting > 0;

@@ -65,8 +65,8 @@ pub(crate) const FILE: Fopen = Fopen::KEEP_CACHE.union(Fopen::NOFLUSH);
 /// An opened directory: the listing is kept.
 pub(crate) const DIR: Fopen = Fopen::KEEP_CACHE.union(Fopen::CACHE_DIR);
 
-/// What every mount asks for. `ASYNC_DIO` is not among it: a direct write that nobody waits for drops the cached pages before
-/// it is served only, and a reader beside it brings the old bytes back for good.
+/// What every mount asks for. `ASYNC_DIO` is not among it: a direct write that nobody waits for drops the cached pages
+/// before it is served only, and a reader beside it brings the old bytes back for good.
 const ALWAYS: Init = Init::ASYNC_READ
     .union(Init::EXPORT_SUPPORT)
     .union(Init::BIG_WRITES)

@@ -1,10 +1,10 @@
 //! Serving where the requests come from.
 //!
-//! A sender waits while its request is served. On one processor that is a switch there and back, about 3 µs; from one to
-//! another it is two wake-ups of a processor that has gone idle, about 14 µs. The scheduler sees an idle processor and
-//! spreads the two, and FUSE gives it no hint. So a serving thread whose requests all come from one thread goes to that
-//! thread's processor and stays until they come from several, or until they carry so much data that copying it side by side
-//! with the sender is worth more.
+//! A sender waits while its request is served. On one processor that is a switch there and back, about 3 µs; from one
+//! to another it is two wake-ups of a processor that has gone idle, about 14 µs. The scheduler sees an idle processor
+//! and spreads the two, and FUSE gives it no hint. So a serving thread whose requests all come from one thread goes to
+//! that thread's processor and stays until they come from several, or until they carry so much data that copying it
+//! side by side with the sender is worth more.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -35,7 +35,8 @@ impl Follow {
         Self { allowed, at: None, sender: 0, seen: 0, others: 0 }
     }
 
-    /// Takes note of a request: of its sender's thread (0: the kernel's own), and of the bytes that it carries or asks for.
+    /// Takes note of a request: of its sender's thread (0: the kernel's own), and of the bytes that it carries or asks
+    /// for.
     pub(crate) fn note(&mut self, sender: u32, bytes: u32) {
         if self.allowed.is_none() || sender == 0 {
             return;
@@ -75,7 +76,8 @@ impl Follow {
     }
 }
 
-/// The processor on which a thread ran last: the 39th field of its state, counted after the command's closing parenthesis.
+/// The processor on which a thread ran last: the 39th field of its state, counted after the command's closing
+/// parenthesis.
 fn processor_of(thread: u32) -> Option<usize> {
     let mut text = [0; 1024];
     let n = File::open(format!("/proc/{thread}/stat")).and_then(|mut f| f.read(&mut text)).ok()?;

@@ -1,7 +1,7 @@
 //! The thread that looks after the others: it starts threads, and notices where all of them are stuck.
 //!
-//! Serving threads say that a request has come ([`Foreman::stir`]), and that a thread is wanted ([`Foreman::hire`]). As long as requests come,
-//! the foreman looks at each [`TICK`]; otherwise it sleeps.
+//! Serving threads say that a request has come ([`Foreman::stir`]), and that a thread is wanted ([`Foreman::hire`]). As
+//! long as requests come, the foreman looks at each [`TICK`]; otherwise it sleeps.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

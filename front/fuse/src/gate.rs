@@ -1,7 +1,8 @@
-//! The gate between requests and the volume: requests pass while it is open, and whoever closes it waits for the last one.
+//! The gate between requests and the volume: requests pass while it is open, and whoever closes it waits for the last
+//! one.
 //!
-//! Requests of different threads share no cache line: each thread has a slot of its own. After closing, threads may go on
-//! reading requests (a lazily unmounted file system with open files); they find the gate closed.
+//! Requests of different threads share no cache line: each thread has a slot of its own. After closing, threads may go
+//! on reading requests (a lazily unmounted file system with open files); they find the gate closed.
 
 use parking_lot::RwLock;
 use std::cell::Cell;

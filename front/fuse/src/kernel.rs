@@ -28,8 +28,8 @@ pub(crate) struct KernelMount {
 }
 
 impl KernelMount {
-    /// Mounts `source` on `dir`. Answers with the connection to serve. `/dev/fd/N` as `dir` is a connection that is mounted
-    /// already, as libfuse has it; nothing else is touched then.
+    /// Mounts `source` on `dir`. Answers with the connection to serve. `/dev/fd/N` as `dir` is a connection that is
+    /// mounted already, as libfuse has it; nothing else is touched then.
     ///
     /// # Errors
     /// `Point`, `Device`, `Mount` or `Helper`.
@@ -76,8 +76,8 @@ impl KernelMount {
         }
     }
 
-    /// Unmounts; when somebody uses the mount, takes it out of sight, and (with privilege) cuts its users off. False when
-    /// users remain on the connection: its threads then live as long as they or this process.
+    /// Unmounts; when somebody uses the mount, takes it out of sight, and (with privilege) cuts its users off. False
+    /// when users remain on the connection: its threads then live as long as they or this process.
     pub(crate) fn unmount(&self) -> io::Result<bool> {
         if self.passed {
             return Ok(false);
@@ -105,8 +105,8 @@ impl KernelMount {
         self.tune("read_ahead_kb", kib);
     }
 
-    /// Lets changed pages of this mount be as many as those of any file system, where this process may say so: FUSE mounts have
-    /// a hundredth of the room, and whoever has filled it waits.
+    /// Lets changed pages of this mount be as many as those of any file system, where this process may say so: FUSE
+    /// mounts have a hundredth of the room, and whoever has filled it waits.
     pub(crate) fn collect_writes(&self) {
         const PERCENT: u32 = 100;
         self.tune("max_ratio", PERCENT);
@@ -189,8 +189,8 @@ fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
-/// Whether this is what a mount answers whose server is gone. Which of the two it is depends on whether the request met the end of the
-/// connection on its way, as it may over io_uring even after the server's process has ended.
+/// Whether this is what a mount answers whose server is gone. Which of the two it is depends on whether the request met
+/// the end of the connection on its way, as it may over io_uring even after the server's process has ended.
 pub(crate) fn has_no_server(e: &io::Error) -> bool {
     let gone = [Errno::NOTCONN, Errno::CONNABORTED];
     gone.iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))

@@ -5,12 +5,13 @@
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
 //! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
-//! - `channel`, `coming`, `session`, `ring`: what carries them: `/dev/fuse` or io_uring. `crew`, `foreman`, `follow`, `standing`: which threads serve, where, and how they are scheduled
-//!   these run. `budget`: what memory they may take.
+//! - `channel`, `coming`, `session`, `ring`: what carries them: `/dev/fuse` or io_uring. `crew`, `foreman`, `follow`,
+//!   `standing`: which threads serve, where, and how they are scheduled these run. `budget`: what memory they may take.
 //! - `meter`: what it has done, for who is in the same process and tells others.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
-//! With the feature `rigs`, `proof/fuse` is part of this: file systems without a volume, over the same protocol and transport.
+//! With the feature `rigs`, `proof/fuse` is part of this: file systems without a volume, over the same protocol and
+//! transport.
 //!
 //! [`client`] is the other side: what a process does to a mount that some other process serves.
 #![forbid(unsafe_code)]

@@ -13,8 +13,8 @@ impl Meter {
         Self(Arc::clone(ops))
     }
 
-    /// Counters, requests, errors, latencies, and how it is mounted, as the attribute [`crate::client::STATS`] has them. `None` when the mount has
-    /// ended, or ends.
+    /// Counters, requests, errors, latencies, and how it is mounted, as the attribute [`crate::client::STATS`] has
+    /// them. `None` when the mount has ended, or ends.
     pub fn read(&self) -> Option<Value> {
         self.0.measure()
     }

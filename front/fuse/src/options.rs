@@ -32,15 +32,15 @@ pub struct MountOptions {
     pub subtype: String,
     /// The largest read request in bytes, if it is to be limited.
     pub max_read: Option<u32>,
-    /// The kernel collects writes and hands them over later: faster, but what a write returned is durable only after fsync(2),
-    /// and has not even reached the volume before.
+    /// The kernel collects writes and hands them over later: faster, but what a write returned is durable only after
+    /// fsync(2), and has not even reached the volume before.
     pub writeback_cache: bool,
     /// Threads that serve requests; a number that fits the machine if `None`.
     pub max_threads: Option<usize>,
     /// What carries requests.
     pub transport: Transport,
-    /// Files are opened and closed by requests: two more for each. Direct writes to one file then need not wait for each other, and open(2) itself
-    /// fails where flags of chattr(1) are against it.
+    /// Files are opened and closed by requests: two more for each. Direct writes to one file then need not wait for
+    /// each other, and open(2) itself fails where flags of chattr(1) are against it.
     pub open_requests: bool,
 }
 
@@ -124,8 +124,8 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Takes from a comma-separated list what concerns the mount, drops the words that only fstab and mount(8) care for, and
-    /// hands back the others for the volume; some concern both.
+    /// Takes from a comma-separated list what concerns the mount, drops the words that only fstab and mount(8) care
+    /// for, and hands back the others for the volume; some concern both.
     ///
     /// # Errors
     /// A sentence, when a value makes no sense.
@@ -241,8 +241,8 @@ impl MountOptions {
         self.default_permissions || !(root_alone || self.fakeroot)
     }
 
-    /// Whether files are opened by requests. With the writeback cache a write does not say whether its descriptor appends, which
-    /// append-only files depend on. Where nothing can be changed, there is nothing to ask.
+    /// Whether files are opened by requests. With the writeback cache a write does not say whether its descriptor
+    /// appends, which append-only files depend on. Where nothing can be changed, there is nothing to ask.
     pub(crate) fn opens(&self) -> bool {
         (self.open_requests || self.writeback_cache) && !self.read_only
     }
@@ -292,8 +292,8 @@ impl MountOptions {
     }
 }
 
-/// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
-/// takes a value.
+/// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name
+/// that takes a value.
 pub const OPTION_NAMES: [&str; 35] = [
     "ro",
     "rw",

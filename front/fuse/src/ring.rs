@@ -1,9 +1,10 @@
 //! The transport over io_uring: one queue a processor, served on that processor.
 //!
-//! The kernel puts a request into the queue of the processor that its sender runs on, and a thread of that queue is bound there:
-//! whoever waits for the answer has left the processor, and nobody else need be woken. A thread has one place (`ondol_ring`). A queue has one thread
-//! until that one waits for long, for a commit above all, and nobody else of the queue waits for a request: then it gets another. The place that became free
-//! last gets the next request, so threads that a burst made are left alone afterwards.
+//! The kernel puts a request into the queue of the processor that its sender runs on, and a thread of that queue is
+//! bound there: whoever waits for the answer has left the processor, and nobody else need be woken. A thread has one
+//! place (`ondol_ring`). A queue has one thread until that one waits for long, for a commit above all, and nobody else
+//! of the queue waits for a request: then it gets another. The place that became free last gets the next request, so
+//! threads that a burst made are left alone afterwards.
 //!
 //! FORGET still comes through `/dev/fuse`, and notifications go there.
 
@@ -65,8 +66,8 @@ impl Queue {
         self.fresh.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok()
     }
 
-    /// Waits for the next request in a place. One that the kernel gets for the first time counts only when the kernel has it: it takes no
-    /// request that waits already. One that it gets back with an answer does.
+    /// Waits for the next request in a place. One that the kernel gets for the first time counts only when the kernel
+    /// has it: it takes no request that waits already. One that it gets back with an answer does.
     fn fetch(&self, place: &mut Place) -> io::Result<bool> {
         place.register()?;
         self.fetching.fetch_add(1, Relaxed);
@@ -164,7 +165,8 @@ impl Rings {
         }
     }
 
-    /// Has a request come to a queue. Its answer makes the kernel look for requests that waited before the queue's newest place was there.
+    /// Has a request come to a queue. Its answer makes the kernel look for requests that waited before the queue's
+    /// newest place was there.
     fn move_on(&self, number: usize) {
         let Some(dir) = self.dir.clone() else { return };
         // Nobody waits for this thread: what is mounted on the directory by now may never answer.
@@ -243,8 +245,8 @@ impl Duty<usize> for Hands<'_, '_, '_> {
         }
     }
 
-    /// A queue is stuck where all its threads have served one request each since the last look; and it may be where one has, while requests
-    /// wait that a fresh place does not get.
+    /// A queue is stuck where all its threads have served one request each since the last look; and it may be where one
+    /// has, while requests wait that a fresh place does not get.
     fn look(&mut self) -> bool {
         let (mut busy, mut serving, mut senders, mut changes) = (false, 0, BTreeSet::new(), 0);
         for (number, (queue, seen)) in self.rings.queues.iter().zip(&mut self.seen).enumerate() {
@@ -328,7 +330,8 @@ impl<'p> Seat<'p> {
         Self { wire, room: Room::new(room), answer: Cell::new(None), another: None }
     }
 
-    /// The answer's header, and how many bytes of the room follow it. One that was not given, or did not fit, is EIO: the sender of `message` waits.
+    /// The answer's header, and how many bytes of the room follow it. One that was not given, or did not fit, is EIO:
+    /// the sender of `message` waits.
     pub(crate) fn answer(&self, message: &[u8]) -> (OutHeader, usize) {
         self.answer.get().unwrap_or_else(|| (unanswered(message), 0))
     }

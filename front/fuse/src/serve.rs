@@ -32,8 +32,9 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `volume` on `dir` and serves it; `/dev/fd/N` is an open `/dev/fuse` that is mounted already. When this returns, the kernel has accepted the connection.
-    /// `ended` is called from a serving thread once the kernel side is gone, whoever unmounted it.
+    /// Mounts `volume` on `dir` and serves it; `/dev/fd/N` is an open `/dev/fuse` that is mounted already. When this
+    /// returns, the kernel has accepted the connection. `ended` is called from a serving thread once the kernel side is
+    /// gone, whoever unmounted it.
     ///
     /// # Errors
     /// The mount could not be made; the volume is closed then.
@@ -105,8 +106,8 @@ impl Mount {
         Meter::new(&self.ops)
     }
 
-    /// Ends the mount: unmounts unless that has happened (cutting off whoever uses it), lets the requests under way finish,
-    /// and closes the volume. When this returns without error, the image is clean and unlocked.
+    /// Ends the mount: unmounts unless that has happened (cutting off whoever uses it), lets the requests under way
+    /// finish, and closes the volume. When this returns without error, the image is clean and unlocked.
     ///
     /// # Errors
     /// What failed first; the rest was done all the same.
@@ -119,7 +120,8 @@ impl Mount {
         let unmounted = self.unmount();
         let closed = self.ops.close().map_or(Ok(()), Volume::close).map_err(MountError::Close);
         let served = match self.session.take() {
-            // Threads whose connection lives on (users of a lazy unmount) find the gate closed; they end with the process.
+            // Threads whose connection lives on (users of a lazy unmount) find the gate closed; they end with the
+            // process.
             Some(session) if session.is_finished() || matches!(unmounted, Ok(true)) => join(session),
             _ => Ok(()),
         };

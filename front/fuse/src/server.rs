@@ -1,7 +1,8 @@
 //! Who serves a mount, and who uses it, found by what the kernel tells of processes.
 //!
-//! The mount may be a hostile user's: its server may answer anything or never, and what the mount table shows as its source is a
-//! string that its user chose. So nothing is asked of the server, and nothing is opened that the table names.
+//! The mount may be a hostile user's: its server may answer anything or never, and what the mount table shows as its
+//! source is a string that its user chose. So nothing is asked of the server, and nothing is opened that the table
+//! names.
 
 use crate::kernel;
 use ondol::Part;
@@ -155,8 +156,9 @@ impl Server {
         format!("process {} ({})", self.pid, locks::command(self.pid).unwrap_or_default())
     }
 
-    /// Waits until it has ended or released its image: a mount may be served by a process that lives on, and another process may lock
-    /// the image as soon as it is free. Another user's process is given some time only, unless it is asked for.
+    /// Waits until it has ended or released its image: a mount may be served by a process that lives on, and another
+    /// process may lock the image as soon as it is free. Another user's process is given some time only, unless it is
+    /// asked for.
     pub(crate) fn wait(&self, wait: Wait) -> Waited {
         let mut left = PATIENCE;
         loop {
@@ -188,7 +190,8 @@ impl Server {
         }
     }
 
-    /// Whether it has no image locked any more. A process that is about to end shows no descriptors already while it still has them.
+    /// Whether it has no image locked any more. A process that is about to end shows no descriptors already while it
+    /// still has them.
     fn has_released(&self) -> bool {
         let released = |held: &Held| locks::by_descriptor(self.pid, held.descriptor).is_none();
         self.images.iter().all(released) && (self.images.is_empty() || !descriptors(self.pid).is_empty())
@@ -235,7 +238,8 @@ fn left_of(gone: &Entry) -> Option<Vec<Seen>> {
     is_there.then(Vec::new)
 }
 
-/// The file that a target names, and how the image lies in it. A name of a part may be a file's, too, if that is what somebody has open.
+/// The file that a target names, and how the image lies in it. A name of a part may be a file's, too, if that is what
+/// somebody has open.
 fn named<'t>(target: &'t Path, has: &dyn Fn(&Path) -> bool) -> (Cow<'t, Path>, Lies) {
     if let Some(pool) = ondol::pool_of(target) {
         return (pool.into(), Lies::InPool);
@@ -320,7 +324,8 @@ fn ends(process: &OwnedFd, time: Duration) -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&limit)), Ok(n) if n > 0)
 }
 
-/// Who uses the mount, as far as this process can see it: processes and by what, mounts upon it, loop devices over its files.
+/// Who uses the mount, as far as this process can see it: processes and by what, mounts upon it, loop devices over its
+/// files.
 pub(crate) fn users(entry: &Entry) -> Vec<String> {
     let on = |path: &Path| path.starts_with(&entry.point);
     let table = mountinfo::read().unwrap_or_default();
@@ -374,7 +379,8 @@ mod tests {
         assert_eq!(use_by(pid, &|path| path == program), Some(("program", program.clone())));
     }
 
-    /// The first thread has ended, and with it all that is told of the process's descriptors; another goes on for a while.
+    /// The first thread has ended, and with it all that is told of the process's descriptors; another goes on for a
+    /// while.
     const LINGERS: &str = "
 import ctypes, fcntl, sys, threading, time
 f = open(sys.argv[1], 'r+')

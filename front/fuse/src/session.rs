@@ -1,6 +1,7 @@
 //! The conversation with the kernel: the handshake, and the threads that serve.
 //!
-//! Requests run where they were received; nothing is handed over. How many threads there are, and who takes the next request, is `crew`'s to decide.
+//! Requests run where they were received; nothing is handed over. How many threads there are, and who takes the next
+//! request, is `crew`'s to decide.
 
 use crate::budget::{ForDevice, ForRings, MAX_WRITE, ROOM, SMALL};
 use crate::channel::{Device, Served, Wire};
@@ -27,8 +28,8 @@ use zerocopy::IntoBytes;
 /// Pages of the largest request.
 const MAX_PAGES: u16 = 256;
 
-/// Requests that the kernel may have under way on its own account (read-ahead, asynchronous I/O), and the number at which
-/// it begins to slow their senders down.
+/// Requests that the kernel may have under way on its own account (read-ahead, asynchronous I/O), and the number at
+/// which it begins to slow their senders down.
 const MAX_BACKGROUND: u16 = 64;
 const CONGESTED: u16 = 48;
 
@@ -131,8 +132,9 @@ impl Session {
         self.failed.lock().take().map_or(Ok(()), Err)
     }
 
-    /// Serves what comes through `/dev/fuse` beside the rings, which is FORGET. Nobody waits for it, so that the thread lets some gather instead
-    /// of being woken for each. True when all requests come here after all, false when the connection has ended.
+    /// Serves what comes through `/dev/fuse` beside the rings, which is FORGET. Nobody waits for it, so that the thread
+    /// lets some gather instead of being woken for each. True when all requests come here after all, false when the
+    /// connection has ended.
     fn serve_beside(&self, rings: &Rings) -> io::Result<bool> {
         let (mut buffer, mut answer) = (buffer(), buffer());
         while let Some(message) = self.device.receive(&mut buffer)? {

@@ -1,17 +1,20 @@
 //! Letting the client come back to where it was served.
 //!
-//! A sender waits while its request is served, and the kernel wakes it on a processor that is idle, if there is one: across from the thread that has
-//! served it. Then each request costs two wake-ups of a processor that has gone idle, on virtual machines 90 µs, and nothing that the server
-//! does with its own processor helps. But a processor that runs nothing except `SCHED_IDLE` threads counts as idle itself, and is tried first. So the sender of a
-//! request that such a thread serves comes back to that processor, takes it at once, and leaves it again with its next request.
+//! A sender waits while its request is served, and the kernel wakes it on a processor that is idle, if there is one:
+//! across from the thread that has served it. Then each request costs two wake-ups of a processor that has gone idle,
+//! on virtual machines 90 µs, and nothing that the server does with its own processor helps. But a processor that runs
+//! nothing except `SCHED_IDLE` threads counts as idle itself, and is tried first. So the sender of a request that such
+//! a thread serves comes back to that processor, takes it at once, and leaves it again with its next request.
 //!
-//! Where every processor has work, a `SCHED_IDLE` thread would get next to nothing. There no processor is idle, so that nobody is woken across
-//! either: serving threads stand aside only while threads that could run are fewer than processors. Several clients keep the processors busy by themselves, and
-//! a server that each of them pushes aside serves fewer requests between two switches: threads stand aside for one client alone. The foreman looks at each of
+//! Where every processor has work, a `SCHED_IDLE` thread would get next to nothing. There no processor is idle, so that
+//! nobody is woken across either: serving threads stand aside only while threads that could run are fewer than
+//! processors. Several clients keep the processors busy by themselves, and a server that each of them pushes aside
+//! serves fewer requests between two switches: threads stand aside for one client alone. The foreman looks at each of
 //! its ticks, and they are ordinary threads whenever it does not look.
 //!
-//! Without `CAP_SYS_NICE` or an `RLIMIT_NICE` of 20 the kernel lets no thread leave `SCHED_IDLE`. There a thread that has stood aside is *spent* when it
-//! should be an ordinary one again: it ends with its next request, and another is started in its place, if its kind can be replaced.
+//! Without `CAP_SYS_NICE` or an `RLIMIT_NICE` of 20 the kernel lets no thread leave `SCHED_IDLE`. There a thread that
+//! has stood aside is *spent* when it should be an ordinary one again: it ends with its next request, and another is
+//! started in its place, if its kind can be replaced.
 
 use parking_lot::Mutex;
 use rustix::thread::gettid;
@@ -21,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// So many looks one after the other must find a processor free before threads stand aside, and so many none before they are ordinary ones again.
+/// So many looks one after the other must find a processor free before threads stand aside, and so many none before
+/// they are ordinary ones again.
 const CALM: u32 = 3;
 const BUSY: u32 = 2;
 
@@ -72,8 +76,8 @@ enum Way {
 }
 
 impl Standing {
-    /// For this machine and threads that can be replaced, or not. Where none may come back from `SCHED_IDLE` or be replaced, or nothing says what there is to
-    /// do, nobody stands aside.
+    /// For this machine and threads that can be replaced, or not. Where none may come back from `SCHED_IDLE` or be
+    /// replaced, or nothing says what there is to do, nobody stands aside.
     pub(crate) fn new(replaceable: bool) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         // By a thread that ends: it may find that there is no way back.
@@ -98,8 +102,8 @@ impl Standing {
         Member { standing: self, thread }
     }
 
-    /// Looks what there is to do on the machine beside the `serving` threads that serve a request now, and beside the caller. With
-    /// `company` there are several clients.
+    /// Looks what there is to do on the machine beside the `serving` threads that serve a request now, and beside the
+    /// caller. With `company` there are several clients.
     pub(crate) fn look(&self, serving: usize, company: bool) {
         let Some(load) = &self.load else { return };
         let has_free = || able_to_run(load).is_some_and(|able| able.saturating_sub(1 + serving) < self.processors);

@@ -9,7 +9,8 @@ use std::path::Path;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Device, Transport::Rings];
 
-/// Mounts, lets `work` use the mount, and unmounts, on each transport that is to be had. Hands `work` the requests so far.
+/// Mounts, lets `work` use the mount, and unmounts, on each transport that is to be had. Hands `work` the requests so
+/// far.
 fn on_each_transport(kind: FloorKind<'_>, mut work: impl FnMut(&Path, &dyn Fn(&str) -> u64)) {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         return ondol_skips::skip("serving needs root and /dev/fuse");
@@ -93,7 +94,8 @@ fn names_and_sizes(dir: &Path) {
 fn names_and_sizes_without_a_volume() {
     on_each_transport(FloorKind::Null, |dir, count| {
         names_and_sizes(dir);
-        // As many requests as a file costs that is made, written, synced and closed: no getxattr, since there are no attributes.
+        // As many requests as a file costs that is made, written, synced and closed: no getxattr, since there are no
+        // attributes.
         File::create_new(dir.join("first")).unwrap().write_all_at(b"x", 0).unwrap();
         let kinds = ["lookup", "mknod", "write", "fsync", "getxattr", "open", "create", "release", "getattr"];
         let before = kinds.map(count);

@@ -38,7 +38,8 @@ pub(crate) struct Seen {
     process: OnceCell<u32>,
     flags: Cell<Option<c_int>>,
     look: Cell<Option<Look>>,
-    /// No signal is handled while the offset is not where the write ends: a handler that writes to the same descriptor must not find it as it was.
+    /// No signal is handled while the offset is not where the write ends: a handler that writes to the same descriptor
+    /// must not find it as it was.
     quiet: Cell<Option<Quiet>>,
     /// By how much the program's offset is yet to be moved.
     behind: Cell<Option<i64>>,
@@ -71,7 +72,8 @@ impl FdCall<'_> {
         raw::result(system!(libc::SYS_pwritev2, fd, parts, count, offset, 0, flags)).map(|wrote| wrote as usize)
     }
 
-    /// Writes to the second description, at `start` or behind the end. The program's offset moves as the kernel would move it, or with [`Call::moved`].
+    /// Writes to the second description, at `start` or behind the end. The program's offset moves as the kernel would
+    /// move it, or with [`Call::moved`].
     fn to_second(&self, second: c_int, start: i64, append: bool) -> Result<usize, c_int> {
         // A handler that appends moves the offset farther than this does.
         let _quiet = (append && self.offset.is_none()).then(Quiet::new);
@@ -111,7 +113,8 @@ impl Call for FdCall<'_> {
         if self.seen.look.get().is_some_and(|look| look.kind == FileKind::Directory) {
             return true;
         }
-        // A write of no bytes takes the lock that every change of the file holds from its ctime to its end. Direct writes may go on without it.
+        // A write of no bytes takes the lock that every change of the file holds from its ctime to its end. Direct
+        // writes may go on without it.
         let direct = self.modes() & libc::O_DIRECT != 0;
         !direct && system!(libc::SYS_pwrite64, self.fd, c"".as_ptr(), 0usize, 0i64) == 0
     }

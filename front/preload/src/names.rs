@@ -1,4 +1,5 @@
-//! Making, removing, renaming and linking files, in directories whose changes are all in the log; and who a file belongs to.
+//! Making, removing, renaming and linking files, in directories whose changes are all in the log; and who a file
+//! belongs to.
 
 mod calls;
 mod change;
@@ -14,7 +15,8 @@ use ondol_run_log::{Change, FileKind, Look, Subject};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-/// A trusted directory that a path leads into. It is reached by its path, so that no descriptor is open that the program does not know: whether it is still the same is looked at behind each change.
+/// A trusted directory that a path leads into. It is reached by its path, so that no descriptor is open that the
+/// program does not know: whether it is still the same is looked at behind each change.
 struct Parent {
     slot: Slot,
     dir: c_int,
@@ -106,7 +108,8 @@ impl Drop for Past {
     }
 }
 
-/// open(2) of a file that is not there yet, in a trusted directory. Otherwise the caller is to ask the kernel, and to drop what this answers after that.
+/// open(2) of a file that is not there yet, in a trusted directory. Otherwise the caller is to ask the kernel, and to
+/// drop what this answers after that.
 pub(crate) fn create(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Result<c_int, Option<Past>> {
     if flags & O_CREAT == 0 {
         return Err(None);
@@ -156,7 +159,8 @@ fn known(dir: c_int, path: *const c_char) -> Option<(&'static Shim, Look, Inside
     Some((shim, look, inside))
 }
 
-/// Names of a file are changed past the log: whoever writes to it meanwhile must not take that for his own doing, so its next sync is real.
+/// Names of a file are changed past the log: whoever writes to it meanwhile must not take that for his own doing, so
+/// its next sync is real.
 struct PastFile(Option<(&'static Shim, Slot)>);
 
 impl PastFile {
@@ -221,7 +225,8 @@ impl Moved {
         };
         let Some((shim, _inside, look)) = source() else { return real() };
         synced.set(look.is_new() && shim.client.trusted(&look).is_ok_and(|trusted| trusted.is_some()));
-        // Whoever removes the file's other name meanwhile must not take that for its last, and whoever writes to it must not take this for his own.
+        // Whoever removes the file's other name meanwhile must not take that for its last, and whoever writes to it
+        // must not take this for his own.
         shim.client.unlogged_names(&look, shim.logs_names_of(&look), real).unwrap_or_else(|_| real())
     }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Makes a system call with arguments that the program has given for the very same call.
 macro_rules! system {
     ($number:expr $(, $argument:expr)* $(,)?) => {
-        // SAFETY: whatever the arguments point to, the program has handed it to the libc function of this name, whose contract is the system call's.
+        // SAFETY: whatever the arguments point to, the program has handed it to the libc function of this name, whose
+        // contract is the system call's.
         unsafe { ($crate::raw::syscall())($number $(, $argument)*) }
     };
 }
@@ -79,7 +80,8 @@ impl Drop for Quiet {
 
 /// The descriptor for calls of this thread during the one that it was handed in with.
 pub(crate) fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
-    // SAFETY: -1 is excluded. If the program closes it meanwhile in another thread, the kernel refuses, or it is another file, which its identity tells.
+    // SAFETY: -1 is excluded. If the program closes it meanwhile in another thread, the kernel refuses, or it is
+    // another file, which its identity tells.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
@@ -94,13 +96,15 @@ pub(crate) fn parts<'a>(parts: *const iovec, count: c_int) -> &'a [iovec] {
     }
 }
 
-/// Copies the first `len` bytes of what a program has written. Its other threads may change them meanwhile, so nothing is made of the originals.
+/// Copies the first `len` bytes of what a program has written. Its other threads may change them meanwhile, so nothing
+/// is made of the originals.
 pub(crate) fn copy(parts: &[iovec], len: usize) -> Vec<u8> {
     let mut bytes = Vec::<u8>::with_capacity(len);
     for part in parts {
         let more = part.iov_len.min(len - bytes.len());
         if more > 0 {
-            // SAFETY: the kernel has just read these bytes from there; the vector has room for `len`, and more than `bytes.len() + more` are never taken.
+            // SAFETY: the kernel has just read these bytes from there; the vector has room for `len`, and more than
+            // `bytes.len() + more` are never taken.
             unsafe {
                 std::ptr::copy_nonoverlapping(part.iov_base.cast::<u8>(), bytes.as_mut_ptr().add(bytes.len()), more);
                 bytes.set_len(bytes.len() + more);
@@ -122,7 +126,8 @@ impl Behind {
         Self { names, at: AtomicUsize::new(0) }
     }
 
-    /// Its address; 0 if there is none. Looked up when the library is loaded, since a signal handler or a child may call the namesake.
+    /// Its address; 0 if there is none. Looked up when the library is loaded, since a signal handler or a child may
+    /// call the namesake.
     #[inline]
     pub(crate) fn address(&self) -> usize {
         match self.at.load(Relaxed) {

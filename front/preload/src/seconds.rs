@@ -28,7 +28,8 @@ const NONE: u32 = 1;
 /// A descriptor's number plus this.
 const FIRST: u32 = 2;
 
-/// Whether the kernel syncs each write to a descriptor, as far as is known. What is wrong here costs time only: before anything is promised the kernel is asked.
+/// Whether the kernel syncs each write to a descriptor, as far as is known. What is wrong here costs time only: before
+/// anything is promised the kernel is asked.
 static SYNCED: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
 const NO: u8 = 1;
 const YES: u8 = 2;
@@ -98,7 +99,8 @@ pub(crate) fn begin() {
         crate::shim::forked();
     }
     share();
-    // SAFETY: the handler lives as long as the process, and does nothing that a child of a program with threads may not.
+    // SAFETY: the handler lives as long as the process, and does nothing that a child of a program with threads may
+    // not.
     let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) };
     if registered == 0 {
         child();
@@ -114,8 +116,9 @@ fn look(fd: c_int) -> Option<Look> {
     Look::at(raw::borrow(fd)?).ok()
 }
 
-/// The second description for a descriptor of the program (`process`), which looks like this; it is opened if there is none. It may be one that the program has put in its place, of the same file: what
-/// is written there has to say by flags of its own (`RWF_*`) where it goes.
+/// The second description for a descriptor of the program (`process`), which looks like this; it is opened if there is
+/// none. It may be one that the program has put in its place, of the same file: what is written there has to say by
+/// flags of its own (`RWF_*`) where it goes.
 pub(crate) fn of(fd: c_int, process: u32, first: &Look) -> Option<c_int> {
     let place = place(fd, process)?;
     match place.load(Relaxed) {
@@ -145,7 +148,8 @@ fn open(fd: c_int, first: &Look) -> Option<c_int> {
     if !told || u64::from(OPEN.load(Relaxed)) >= MOST.min(limit.rlim_cur / SHARE) {
         return None;
     }
-    // What number it would get. The standard streams' are not to be taken while the program has them closed, and the last ones are for the program.
+    // What number it would get. The standard streams' are not to be taken while the program has them closed, and the
+    // last ones are for the program.
     let tried = system!(libc::SYS_eventfd2, 0, libc::O_CLOEXEC);
     if tried >= 0 {
         system!(libc::SYS_close, tried);
@@ -199,7 +203,8 @@ pub(crate) fn opened(fd: c_int, flags: c_int) {
     }
 }
 
-/// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
+/// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may
+/// have locks on that file again.
 pub(crate) fn forget(fd: c_int) {
     forget_synced(fd);
     // Most have none, and whose process this is takes a call.

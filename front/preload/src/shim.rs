@@ -31,7 +31,8 @@ static THREADS: AtomicU32 = AtomicU32::new(0);
 const TRIES: u32 = 3000;
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
-/// What is known of the first descriptors. A closing that is not seen (libc's own) leaves what it was: a slot is verified before anything is logged to it.
+/// What is known of the first descriptors. A closing that is not seen (libc's own) leaves what it was: a slot is
+/// verified before anything is logged to it.
 static HINTS: [AtomicU64; 1024] = [const { AtomicU64::new(UNKNOWN) }; 1024];
 const UNKNOWN: u64 = 0;
 /// No file on a file system of the directories.
@@ -57,7 +58,8 @@ pub(crate) struct Shim {
     named: Vec<u64>,
 }
 
-/// This thread is inside until it is dropped, and is not cancelled: a thread that goes would take the locks with it that it has.
+/// This thread is inside until it is dropped, and is not cancelled: a thread that goes would take the locks with it
+/// that it has.
 pub(crate) struct Inside {
     /// Whether it could be cancelled before.
     cancel: c_int,
@@ -127,7 +129,8 @@ pub(crate) fn seen_inside() -> bool {
     SEEN.get()
 }
 
-/// What a signal handler needs that came while this thread was inside, and may neither wait for a lock nor allocate: the log, and the slot of its file.
+/// What a signal handler needs that came while this thread was inside, and may neither wait for a lock nor allocate:
+/// the log, and the slot of its file.
 pub(crate) fn interrupted(fd: c_int) -> Option<(&'static Shim, Slot)> {
     let shim = interrupted_at_all()?;
     Some((shim, shim.client.find(&Look::at(raw::borrow(fd)?).ok()?).ok()??))
@@ -257,7 +260,8 @@ pub(crate) fn hint(fd: c_int) -> Hint {
     }
 }
 
-/// Notes what a descriptor is. A child of vfork(2) has this memory, and descriptors of its own: what it finds is not noted. That no file has a slot it may.
+/// Notes what a descriptor is. A child of vfork(2) has this memory, and descriptors of its own: what it finds is not
+/// noted. That no file has a slot it may.
 fn note(fd: c_int, hint: u64) {
     if hint != UNKNOWN && hint != LATER && !seconds::is_owner() {
         return;
@@ -277,7 +281,8 @@ pub(crate) enum Uncounted {
     Later(u32),
 }
 
-/// Whether a write to a descriptor need not be counted, by what the last one has found. Most writes are such: this takes no call and no lock, and a signal handler may come at any time.
+/// Whether a write to a descriptor need not be counted, by what the last one has found. Most writes are such: this
+/// takes no call and no lock, and a signal handler may come at any time.
 #[inline]
 pub(crate) fn uncounted(fd: c_int) -> Option<Uncounted> {
     let hint = HINTS.get(usize::try_from(fd).ok()?)?.load(Relaxed);
@@ -374,7 +379,8 @@ impl Shim {
         if self.may_be_fit(&look) { self.slot_of(fd, &look) } else { None }
     }
 
-    /// The slot of an open file. One that has a slot has live records, perhaps, wherever its path is by now; it is given one only if it is in the directories.
+    /// The slot of an open file. One that has a slot has live records, perhaps, wherever its path is by now; it is
+    /// given one only if it is in the directories.
     fn slot_of(&self, fd: c_int, look: &Look) -> Option<Slot> {
         if let Some(found) = self.client.find(look).ok()? {
             return Some(found);

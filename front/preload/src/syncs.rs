@@ -23,7 +23,8 @@ fn sync_file(fd: c_int, real: c_long) -> c_int {
     }
     let direct = flags & libc::O_DIRECT != 0;
     let call = FdCall::sync(fd);
-    // A trusted file is told by what is expected of it, so the descriptor needs no look of its own to say which file it is.
+    // A trusted file is told by what is expected of it, so the descriptor needs no look of its own to say which file it
+    // is.
     if let (false, Hint::Slot(slot)) = (direct, shim::hint(fd))
         && shim.client.sync_logged(slot, &call)
     {
@@ -65,8 +66,8 @@ fn persist() {
     let _ = shim.map(|shim| shim.client.persist());
 }
 
-/// The program's own system calls, which are the kernel's but for those that sync: what is written by libc's functions and synced by them must not come back older.
-/// A word more than the program has given is looked at by nobody.
+/// The program's own system calls, which are the kernel's but for those that sync: what is written by libc's functions
+/// and synced by them must not come back older. A word more than the program has given is looked at by nobody.
 #[unsafe(no_mangle)]
 extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     match number {
@@ -135,7 +136,8 @@ extern "C" fn msync(at: *mut c_void, len: size_t, flags: c_int) -> c_int {
     system!(libc::SYS_msync, at, len, flags) as c_int
 }
 
-/// sync_file_range(2). One that waits for the end is over when the log is durable, if all of the file is there; one that only sets out is the kernel's.
+/// sync_file_range(2). One that waits for the end is over when the log is durable, if all of the file is there; one
+/// that only sets out is the kernel's.
 #[unsafe(no_mangle)]
 extern "C" fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int {
     let usual = flags & !7 == 0 && offset >= 0 && len >= 0 && offset.checked_add(len).is_some();

@@ -9,7 +9,8 @@ use ondol_run_log::{Call, Written};
 /// A write: into the log, too, if its file is trusted.
 #[inline(always)]
 fn write_to(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, real: &impl Fn() -> c_long) -> ssize_t {
-    // A file that the kernel syncs each write to is never noted as one without a slot, and one elsewhere has no records.
+    // A file that the kernel syncs each write to is never noted as one without a slot, and one elsewhere has no
+    // records.
     match shim::uncounted(fd).filter(|_| flags == 0) {
         Some(Uncounted::Other) => real() as ssize_t,
         Some(Uncounted::Later(given)) => {

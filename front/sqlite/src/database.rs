@@ -1,11 +1,13 @@
-//! A database file. What a transaction writes is kept here until SQLite says that it is whole, and then made by the volume as one.
+//! A database file. What a transaction writes is kept here until SQLite says that it is whole, and then made by the
+//! volume as one.
 //!
 //! ```text
 //!   lock EXCLUSIVE ─▶ writes, also those of a spilled cache: pending ─▶ SYNC: one operation of the volume ─▶ sync: durable ─▶ unlock
 //!                                                                  └─▶ unlock, close or the end of the process: given up
 //! ```
 //!
-//! SQLite sends SYNC at the end of every commit and of every rollback, whatever `synchronous` says, and never in the midst of one.
+//! SQLite sends SYNC at the end of every commit and of every rollback, whatever `synchronous` says, and never in the
+//! midst of one.
 
 use crate::call::{code, is_too_much};
 use crate::codes::{
@@ -138,7 +140,8 @@ impl Database {
         apply(&self.image, &mut [pending], otherwise)
     }
 
-    /// What SQLite says of a transaction; `NOTFOUND` for everything else. Of SYNC, the super-journal of a commit of several databases.
+    /// What SQLite says of a transaction; `NOTFOUND` for everything else. Of SYNC, the super-journal of a commit of
+    /// several databases.
     pub(crate) fn control(&mut self, what: i32, super_journal: Option<&str>) -> Result<()> {
         match what {
             control::SYNC => match super_journal.and_then(journal::super_journal) {
@@ -154,7 +157,8 @@ impl Database {
                     self.make(IOERR_FSYNC)
                 }
             },
-            // What is cut off behind the end after a commit, which is durable by then: that there is no space is not said of it.
+            // What is cut off behind the end after a commit, which is durable by then: that there is no space is not
+            // said of it.
             control::COMMIT_PHASETWO => self.make(IOERR_TRUNCATE).map_err(|_| IOERR_TRUNCATE),
             control::BEGIN_ATOMIC_WRITE => match self.is_in_transaction() {
                 true => Ok(()),

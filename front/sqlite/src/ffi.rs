@@ -111,7 +111,8 @@ impl Api {
 
     /// One of the functions; `None` in tests, where no SQLite has loaded anything.
     fn function(self, place: usize) -> Option<*const c_void> {
-        // SAFETY: not NULL means that it is SQLite's table; it is static, and `PLACES` long in every version that is taken.
+        // SAFETY: not NULL means that it is SQLite's table; it is static, and `PLACES` long in every version that is
+        // taken.
         let found = unsafe { self.0.as_ref() }?.places[place];
         (!found.is_null()).then_some(found)
     }

@@ -60,7 +60,8 @@ impl InMemory {
     }
 }
 
-/// Zeros that SQLite writes over a journal's beginning when its transaction has ended. Before, sizes are there, and perhaps no magic bytes yet.
+/// Zeros that SQLite writes over a journal's beginning when its transaction has ended. Before, sizes are there, and
+/// perhaps no magic bytes yet.
 const ENDED: [u8; 28] = [0; 28];
 
 /// What stands at a journal's end if it names a super-journal.
@@ -84,14 +85,16 @@ pub(crate) fn open() -> Journal {
     journal
 }
 
-/// Whether a transaction that can still be rolled back names this super-journal. SQLite rolls nothing back of which the super-journal has gone, so it has not.
+/// Whether a transaction that can still be rolled back names this super-journal. SQLite rolls nothing back of which the
+/// super-journal has gone, so it has not.
 pub(crate) fn is_named(super_journal: &str) -> bool {
     let journals: Vec<Journal> = JOURNALS.lock().iter().filter_map(Weak::upgrade).collect();
     journals.iter().any(|journal| journal.lock().super_journal() == Some(super_journal.as_bytes()))
 }
 
 impl InMemory {
-    /// The super-journal that a rollback journal names, unless its transaction has ended: `..., length, checksum, magic` at the end.
+    /// The super-journal that a rollback journal names, unless its transaction has ended: `..., length, checksum,
+    /// magic` at the end.
     fn super_journal(&self) -> Option<&[u8]> {
         let (rest, magic) = self.bytes.split_last_chunk::<8>()?;
         let (rest, _checksum) = rest.split_last_chunk::<4>()?;
@@ -135,7 +138,8 @@ impl Super {
     /// Takes names of the journals that take part, each with a zero byte at its end.
     ///
     /// # Errors
-    /// For one that is no open image's: its VFS could not find the super-journal after a crash, and would take the commit as done.
+    /// For one that is no open image's: its VFS could not find the super-journal after a crash, and would take the
+    /// commit as done.
     pub(crate) fn write(&self, names: &[u8], offset: u64) -> Result<()> {
         for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             let ours = str::from_utf8(name).ok().and_then(Name::whole).is_some_and(|name| images::is_open(&name.image));

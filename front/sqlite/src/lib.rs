@@ -1,4 +1,5 @@
-//! SQLite databases in volumes: a VFS as a loadable extension. What it promises: `docs/sqlite.md`; how: `docs/design/sqlite.md`.
+//! SQLite databases in volumes: a VFS as a loadable extension. What it promises: `docs/sqlite.md`; how:
+//! `docs/design/sqlite.md`.
 //!
 //! ```text
 //!   SQLite ──▶ ffi, vfs, methods: C's side, all that is unsafe
@@ -9,7 +10,8 @@
 //!                 └─ images: which volumes are open, and who uses them
 //! ```
 //!
-//! All of it is a C border, so `unsafe` is allowed in this crate, block by block with its reason. No panic crosses the border: `call.rs`.
+//! All of it is a C border, so `unsafe` is allowed in this crate, block by block with its reason. No panic crosses the
+//! border: `call.rs`.
 #![allow(unsafe_code, reason = "a C border")]
 
 mod call;

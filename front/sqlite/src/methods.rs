@@ -56,7 +56,8 @@ const SECTOR: c_int = 4096;
 
 /// The file in a slot.
 fn opened<'a>(slot: *mut FileSlot) -> Result<&'a mut Opened> {
-    // SAFETY: SQLite hands over slots that `vfs.rs` has filled, until it has closed them, and each to one thread at a time.
+    // SAFETY: SQLite hands over slots that `vfs.rs` has filled, until it has closed them, and each to one thread at a
+    // time.
     unsafe { slot.as_ref().and_then(|slot| slot.file.as_mut()) }.ok_or(NOTFOUND)
 }
 

@@ -21,8 +21,8 @@ impl Name {
         (!image.is_empty()).then(|| Self { image: image.into(), path: path.into() })
     }
 
-    /// What a program has asked for: a whole name, or a path in the image that its URI or the environment names. Where the environment names one, `//` in a path is only
-    /// taken for the end of an image if there is such a file.
+    /// What a program has asked for: a whole name, or a path in the image that its URI or the environment names. Where
+    /// the environment names one, `//` in a path is only taken for the end of an image if there is such a file.
     pub(crate) fn asked(name: &str, image: Option<&str>, environment: Option<&str>) -> Option<Self> {
         let whole = Self::whole(name).filter(|whole| {
             image.is_none() && (environment.is_none() || whole.image.starts_with("nvm:") || is_file(&whole.image))
@@ -44,7 +44,8 @@ fn is_file(name: &str) -> bool {
     std::fs::metadata(name).is_ok_and(|meta| !meta.is_dir())
 }
 
-/// One name for each image, wherever a program stands. A name that is no file's (a pool, a part of a disk) stays as it is.
+/// One name for each image, wherever a program stands. A name that is no file's (a pool, a part of a disk) stays as it
+/// is.
 fn canonical(image: &str) -> String {
     let path = std::fs::canonicalize(image).ok().and_then(|path| path.into_os_string().into_string().ok());
     path.unwrap_or_else(|| image.replace(BETWEEN, "/"))

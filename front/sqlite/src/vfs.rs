@@ -22,7 +22,8 @@ pub(crate) const NAME: &CStr = c"ondol";
 /// The first SQLite that says when a checkpoint begins and ends.
 const OLDEST: c_int = 3_035_000;
 
-/// Longest name of a file, with the image: SQLite reads names of super-journals into room that is as small as its smallest page.
+/// Longest name of a file, with the image: SQLite reads names of super-journals into room that is as small as its
+/// smallest page.
 const MOST_PATHNAME: c_int = 512;
 
 /// Image of databases whose URI names none.
@@ -168,7 +169,8 @@ fn fill(vfs: *mut Vfs, slot: *mut FileSlot, file: Opened) {
     put(slot, FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)), api: own(vfs).api });
 }
 
-/// What SQLite looks into after a rollback of several databases: a super-journal, or a journal that is named in it. One that is not there any more names nothing.
+/// What SQLite looks into after a rollback of several databases: a super-journal, or a journal that is named in it. One
+/// that is not there any more names nothing.
 fn open_super(text: &str, flags: c_int) -> Result<Opened> {
     let (Some(named), None) = (Name::whole(text), journal::super_journal(text)) else {
         return Ok(Opened::Super(journal::super_journal(text).unwrap_or_default()));
@@ -180,7 +182,8 @@ fn open_super(text: &str, flags: c_int) -> Result<Opened> {
     }
 }
 
-/// Whether a name is none of a file in an image. Those of super-journals may be, if the main database of a connection is another VFS's.
+/// Whether a name is none of a file in an image. Those of super-journals may be, if the main database of a connection
+/// is another VFS's.
 fn is_elsewhere(name: *const c_char) -> bool {
     text(name).is_some_and(|text| Name::whole(text).is_none())
 }
@@ -197,7 +200,8 @@ fn open_database(name: &Name, flags: c_int) -> Result<(File, Used, bool)> {
     Ok((open_file(&image, name, flags)?, image, read_only))
 }
 
-/// Refuses a path through a symbolic link: SQLite makes the names of journals of a database's name, and two names of one database would have two logs.
+/// Refuses a path through a symbolic link: SQLite makes the names of journals of a database's name, and two names of
+/// one database would have two logs.
 fn refuse_links(image: &Used, path: &str) -> Result<()> {
     for there in Path::new(path).ancestors().filter(|there| !there.as_os_str().is_empty()) {
         let meta = image.volume().symlink_metadata(there);
@@ -285,7 +289,8 @@ extern "C" fn access(vfs: *mut Vfs, name: *const c_char, what: c_int, found: *mu
 
 extern "C" fn full_pathname(vfs: *mut Vfs, name: *const c_char, room: c_int, out: *mut c_char) -> c_int {
     call(|| {
-        // SAFETY: SQLite asks for the full name of a database alone, by the name that its URI gave, with the parameters behind it.
+        // SAFETY: SQLite asks for the full name of a database alone, by the name that its URI gave, with the parameters
+        // behind it.
         let image = text(unsafe { own(vfs).api.uri_parameter(name, c"image") });
         let asked = text(name).ok_or(CANTOPEN)?;
         let environment = std::env::var(IMAGE).ok();

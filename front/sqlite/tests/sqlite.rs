@@ -1,4 +1,5 @@
-//! Programs with SQLite and the VFS: what they do with databases in an image, and what is left of them when they are killed.
+//! Programs with SQLite and the VFS: what they do with databases in an image, and what is left of them when they are
+//! killed.
 
 use ondol::{FormatOptions, Options, Volume};
 use std::io::{BufRead, BufReader};
@@ -73,7 +74,8 @@ impl Ground {
         said.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{said}"))
     }
 
-    /// Starts what goes on for ever, and kills it after it has said `lines` numbers and some more time has passed; the last number.
+    /// Starts what goes on for ever, and kills it after it has said `lines` numbers and some more time has passed; the
+    /// last number.
     fn kill(&self, what: &str, arguments: &[&str], lines: usize, beyond: u64) -> i64 {
         let mut child = self.program(what, arguments).stdout(Stdio::piped()).spawn().expect("the program");
         let mut said = BufReader::new(child.stdout.take().expect("its output")).lines();
@@ -184,7 +186,8 @@ fn a_kill_leaves_whole_commits() {
         ground.run("half");
         let mut before = 0;
         for round in 0..6 {
-            // Without syncs the last commits may be missing: what was not durable was in the memory of the killed process. None is torn.
+            // Without syncs the last commits may be missing: what was not durable was in the memory of the killed
+            // process. None is torn.
             let pragma = pragmas[(n + round) % 3];
             let last = ground.kill("forever", &[&uri, pragma], 2 + round, 3000 * round as u64 + 700 * n as u64);
             let found: i64 = succeeds(&mut ground.program("count", &[&uri])).trim().parse().expect("a number");
@@ -305,7 +308,8 @@ fn the_shell_opens_databases_in_images() {
     assert_eq!(ground.names(), ["notes.db"]);
 }
 
-/// A hot journal that was copied in with its database is rolled back; one of a commit of several databases, if the super-journal is where it was.
+/// A hot journal that was copied in with its database is rolled back; one of a commit of several databases, if the
+/// super-journal is where it was.
 #[test]
 fn a_journal_of_elsewhere_is_rolled_back() {
     if cannot_run() || ondol_skips::skips(ondol_skips::missing(&["sqlite3"])) {

@@ -68,8 +68,8 @@ pub struct CompareArgs {
     pub new: PathBuf,
 }
 
-/// `ondol bench serve …`, which stands behind the targets `null` and `passthrough`: serves until it is unmounted or its standard
-/// input ends, and answers each line there with what it has counted, in JSON on one line.
+/// `ondol bench serve …`, which stands behind the targets `null` and `passthrough`: serves until it is unmounted or its
+/// standard input ends, and answers each line there with what it has counted, in JSON on one line.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
     /// What is served
@@ -126,7 +126,8 @@ pub struct WriteArgs {
 /// `ondol bench paper …`
 #[derive(Clone, Debug, Args)]
 pub struct PaperArgs {
-    /// The paper: 1, the persistent page table and block swap; 2, the NVM write buffer; 3, the compressed journal; 4, access to files in storage-class memory; 5, the lock-free NVM journal
+    /// The paper: 1, the persistent page table and block swap; 2, the NVM write buffer; 3, the compressed journal; 4,
+    /// access to files in storage-class memory; 5, the lock-free NVM journal
     #[arg(value_parser = paper)]
     pub number: u32,
     /// Smaller sets, fewer operations, one round
@@ -147,7 +148,8 @@ pub struct PaperArgs {
     /// How well what is written compresses: bytes for each byte that LZ4 makes of them, 1 to 16; not of papers 2 and 4
     #[arg(long, value_name = "R", default_value = TEXT, value_parser = ratio_of)]
     pub ratio: f64,
-    /// Where images are made, if it is in memory; otherwise /dev/shm. Files of paper 2 lie there if it is on a disk; otherwise in /var/tmp
+    /// Where images are made, if it is in memory; otherwise /dev/shm. Files of paper 2 lie there if it is on a disk;
+    /// otherwise in /var/tmp
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub dir: PathBuf,
     /// Write the result as JSON; `-` is standard output, without the tables

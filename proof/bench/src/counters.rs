@@ -200,7 +200,8 @@ impl Probe {
         }
     }
 
-    /// `ondol info` of one of our volumes; null for others. Of one in object storage, what can be told without a request to the store: those are counted.
+    /// `ondol info` of one of our volumes; null for others. Of one in object storage, what can be told without a
+    /// request to the store: those are counted.
     pub(crate) fn info(&self) -> Result<Value, BenchError> {
         match self {
             Self::None | Self::BlockStat(_) | Self::Store(_) => Ok(Value::Null),

@@ -38,7 +38,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
     if report.partial { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// Runs the workload on the targets. An interrupted run is reported as far as it went in whole rounds, if there was one.
+/// Runs the workload on the targets. An interrupted run is reported as far as it went in whole rounds, if there was
+/// one.
 pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
     let names = nvm::all_modelled(&args.on, args.nvm_model)?;

@@ -1,4 +1,5 @@
-//! A series of runs with one outcome: each is shown when it is done, and a file holds after each what was measured so far.
+//! A series of runs with one outcome: each is shown when it is done, and a file holds after each what was measured so
+//! far.
 
 use crate::BenchError;
 use crate::error::Context;
@@ -83,8 +84,8 @@ impl Part for Report {
     }
 }
 
-/// Measures one after the other of `parts`, each named by `head` and called `part`, and keeps what was measured, whatever
-/// becomes of the rest. `keep` is told of each, and whether the outcome is still partial.
+/// Measures one after the other of `parts`, each named by `head` and called `part`, and keeps what was measured,
+/// whatever becomes of the rest. `keep` is told of each, and whether the outcome is still partial.
 pub(crate) fn run<P, O: Outcome, R: Part>(
     book: &mut Book<'_>,
     (part, parts): (&'static str, &[P]),

@@ -1,9 +1,10 @@
-//! Which edges of the product's control flow a run executes, so that the crash laboratory can tell what it has never tried.
+//! Which edges of the product's control flow a run executes, so that the crash laboratory can tell what it has never
+//! tried.
 //!
-//! `cargo xtask lab` and `cargo xtask proof` build the product so that it says of each edge that it is executed: the compiler's
-//! SanitizerCoverage calls [`__sanitizer_cov_trace_pc_guard`]. Unless somebody on this thread has called [`listen`], that is
-//! one look at a word of the thread's own. Nothing is shared between threads: who explores on several adds up what each has heard.
-//! Elsewhere there are no edges, and nothing is heard.
+//! `cargo xtask lab` and `cargo xtask proof` build the product so that it says of each edge that it is executed: the
+//! compiler's SanitizerCoverage calls [`__sanitizer_cov_trace_pc_guard`]. Unless somebody on this thread has called
+//! [`listen`], that is one look at a word of the thread's own. Nothing is shared between threads: who explores on
+//! several adds up what each has heard. Elsewhere there are no edges, and nothing is heard.
 //!
 //! Source: LLVM, SanitizerCoverage, "Tracing PCs with guards" and "PC-Table".
 #![allow(unsafe_code)]
@@ -39,7 +40,8 @@ pub unsafe extern "C" fn __sanitizer_cov_trace_pc_guard_init(mut guard: *mut u32
     }
 }
 
-/// As [`__sanitizer_cov_trace_pc_guard_init`], with two words for each edge: where it is, and whether a function begins there.
+/// As [`__sanitizer_cov_trace_pc_guard_init`], with two words for each edge: where it is, and whether a function begins
+/// there.
 #[unsafe(no_mangle)]
 pub extern "C" fn __sanitizer_cov_pcs_init(start: *const usize, end: *const usize) {
     TABLE[1].store((end as usize - start as usize) / size_of::<usize>(), Relaxed);
@@ -157,8 +159,9 @@ pub fn event() {
     }
 }
 
-/// Listens on this thread until the guard is dropped, or asked what it has heard. With `keeps`, hits are told, and between which
-/// events they were; else edges are only counted. Whoever listened before goes on afterwards, and hears nothing of this.
+/// Listens on this thread until the guard is dropped, or asked what it has heard. With `keeps`, hits are told, and
+/// between which events they were; else edges are only counted. Whoever listened before goes on afterwards, and hears
+/// nothing of this.
 pub fn listen(keeps: bool) -> Listening {
     let mut ear = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
     ear.keeps = keeps;

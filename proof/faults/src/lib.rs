@@ -1,8 +1,8 @@
 //! Faults that are put into Ondol on purpose: what the crash laboratory must find to be believed.
 //!
-//! Each breaks one rule of persistence, and is a patch in this folder, whose first line says where it is and what it does.
-//! `cargo xtask proof` builds a copy of Ondol with all of them; there a thread breaks one rule with [`set`]. In any other
-//! build there is nothing to break, and the names are all that there is.
+//! Each breaks one rule of persistence, and is a patch in this folder, whose first line says where it is and what it
+//! does. `cargo xtask proof` builds a copy of Ondol with all of them; there a thread breaks one rule with [`set`]. In
+//! any other build there is nothing to break, and the names are all that there is.
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A file system of one file: bytes of this process under a path, for loop devices and for programs that want a file.
 //!
-//! It is mounted on a file, which it covers. Every read, write and fsync of whoever has it open arrives here as it was asked
-//! for: the kernel keeps no pages of it and collects nothing.
+//! It is mounted on a file, which it covers. Every read, write and fsync of whoever has it open arrives here as it was
+//! asked for: the kernel keeps no pages of it and collects nothing.
 
 use crate::MountError;
 use crate::channel::{Device, Wire};
@@ -64,8 +64,8 @@ pub struct SingleFile {
 }
 
 impl SingleFile {
-    /// Covers the regular file at `path` with `contents`, served by `threads` threads: as many requests can be under way. Needs
-    /// the privilege to mount.
+    /// Covers the regular file at `path` with `contents`, served by `threads` threads: as many requests can be under
+    /// way. Needs the privilege to mount.
     ///
     /// # Errors
     /// The mount could not be made; nothing is left of it then.
@@ -103,8 +103,8 @@ impl SingleFile {
         self.join()
     }
 
-    /// Unmounts it whether it is in use or not: the next request of whoever uses it fails. Nothing happens when it was unmounted
-    /// before.
+    /// Unmounts it whether it is in use or not: the next request of whoever uses it fails. Nothing happens when it was
+    /// unmounted before.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -5,9 +5,10 @@
 //!                  └▶ a log, a pool, mount options, calls of the test grammar
 //! ```
 //!
-//! Each [`Target`] is one function of bytes. A fuzzer looks for bytes that make it panic, the tests of this crate run the bytes that were
-//! found before. What a target demands: no panic; no more block reads in one call than the image accounts for; no write outside of
-//! the image, and none at all where it is mounted read-only; and where nothing hostile was done, the right answer.
+//! Each [`Target`] is one function of bytes. A fuzzer looks for bytes that make it panic, the tests of this crate run
+//! the bytes that were found before. What a target demands: no panic; no more block reads in one call than the image
+//! accounts for; no write outside of the image, and none at all where it is mounted read-only; and where nothing
+//! hostile was done, the right answer.
 #![forbid(unsafe_code)]
 
 mod calls;

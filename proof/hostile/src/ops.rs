@@ -39,7 +39,8 @@ const ACLS: [Option<&str>; 3] = [
     Some("u::rwx,u:7:r--,u:100000:rwx,g::rwx,g:7:r-x,m::r-x,o::--x"),
 ];
 
-/// Without `i`: as in the kernel, an immutable directory with an index refuses to become it again, which the model does not know.
+/// Without `i`: as in the kernel, an immutable directory with an index refuses to become it again, which the model does
+/// not know.
 const FLAGS: [&str; 9] = ["-", "-", "-", "a", "dA", "S", "DT", "t", "j"];
 
 const LENGTHS: [u64; 14] = [0, 1, 7, 100, 512, 1024, 1025, 3000, 4096, 5000, 8192, 12_288, 20_000, 65_536];
@@ -69,7 +70,8 @@ fn offset(input: &mut Input<'_>) -> u64 {
     if input.one_in(8) { u64::from(input.u32()) } else { input.pick(&EDGES) }
 }
 
-/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed, commit maps, or take memory.
+/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed, commit maps, or
+/// take memory.
 const CALLS: u8 = 42;
 const HOME: u8 = u8::MAX / CALLS * CALLS;
 

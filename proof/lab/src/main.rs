@@ -19,8 +19,8 @@ const FAILED: u8 = 1;
 
 /// Measures Ondol and tries to break it
 ///
-/// `ondol bench` and `ondol crash` start this program. The program `ondol` that it mounts with is the one that the variable
-/// ONDOL names, else the one beside it, else the one in PATH.
+/// `ondol bench` and `ondol crash` start this program. The program `ondol` that it mounts with is the one that the
+/// variable ONDOL names, else the one beside it, else the one in PATH.
 #[derive(Debug, Parser)]
 #[command(name = "ondol-lab", version, max_term_width = 100)]
 struct Arguments {

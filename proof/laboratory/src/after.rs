@@ -1,7 +1,8 @@
 //! What is done with a volume once it has been recovered: some damage shows only then.
 //!
-//! A crashed state is opened, which recovers it, and is written to, with the model in step: what is free is taken, what is there is freed and its
-//! place used again, the log goes on from where recovery has left it. That is a run like any other, and is crashed again.
+//! A crashed state is opened, which recovers it, and is written to, with the model in step: what is free is taken, what
+//! is there is freed and its place used again, the log goes on from where recovery has left it. That is a run like any
+//! other, and is crashed again.
 
 use crate::run::{Run, Setup, record};
 use ondol::Options;

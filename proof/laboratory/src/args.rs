@@ -11,16 +11,18 @@ use std::path::PathBuf;
 
 /// Try what crashes leave behind
 ///
-/// Records what a volume writes while it does the calls of a workload, builds the states that a power cut could leave after
-/// each event, recovers each with the code that ships, and compares what comes out with a model. Without a workload a minute
-/// is spent on each engine, its data modes in turn, and shared from the first second on by scenarios, workloads that come to
-/// every place that matters, single calls, pairs, random sequences, variations of what reached something new, and several threads.
+/// Records what a volume writes while it does the calls of a workload, builds the states that a power cut could leave
+/// after each event, recovers each with the code that ships, and compares what comes out with a model. Without a
+/// workload a minute is spent on each engine, its data modes in turn, and shared from the first second on by scenarios,
+/// workloads that come to every place that matters, single calls, pairs, random sequences, variations of what reached
+/// something new, and several threads.
 ///
 /// Exit code: 0 if nothing breaks the contract, 1 if something does (the smallest is shown, with the command that
 /// builds it again), 2 if the call is wrong or nothing could be tried, 130 after ^C.
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// Journal engine: classic, compressed, swap, scalable, remap or batch [default: one after the other; for --case and --kill classic]
+    /// Journal engine: classic, compressed, swap, scalable, remap or batch [default: one after the other; for --case
+    /// and --kill classic]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<JournalEngine>,
     /// Data mode: ordered, journal or writeback [default: all of them; for --case and --kill journal]
@@ -63,10 +65,12 @@ pub struct CrashArgs {
     /// Of every so many states e2fsck judges one too; 0 for none
     #[arg(long, default_value_t = 2000, value_name = "NUMBER")]
     pub(crate) fsck_every: u64,
-    /// Put the volume into object storage: into a store in memory, which is cut between any two requests. A sync ends there (remote), or in a log on this machine, which is cut, too (local). Engine batch, one thread
+    /// Put the volume into object storage: into a store in memory, which is cut between any two requests. A sync ends
+    /// there (remote), or in a log on this machine, which is cut, too (local). Engine batch, one thread
     #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"], hide = !ondol::HAS_BUCKETS)]
     pub(crate) store: Option<Durable>,
-    /// Break a rule on purpose, with --kill in the servers: something must be found (builds of `cargo xtask lab` only; `list` names them)
+    /// Break a rule on purpose, with --kill in the servers: something must be found (builds of `cargo xtask lab` only;
+    /// `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
     /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map,
@@ -74,7 +78,9 @@ pub struct CrashArgs {
     /// else each its own]
     #[arg(long, value_name = "KIND")]
     pub(crate) image: Option<Kind>,
-    /// How it is mounted: tight (little memory), roomy, zeroing, dirty, file (tight, and an fsync covers its file alone), kept (commits alone write new data), early (nearly all is written before) or through (the medium is said to be memory: new data is written through) [default: tight for --calls and a file, else each its own]
+    /// How it is mounted: tight (little memory), roomy, zeroing, dirty, file (tight, and an fsync covers its file
+    /// alone), kept (commits alone write new data), early (nearly all is written before) or through (the medium is said
+    /// to be memory: new data is written through) [default: tight for --calls and a file, else each its own]
     #[arg(long, value_name = "MOUNT")]
     pub(crate) mount: Option<Mount>,
     /// Calls to record, instead of a workload, separated by `;`; once for each thread
@@ -90,7 +96,8 @@ pub struct CrashArgs {
     /// Of several --calls, so many of the first thread are done before the others begin
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub(crate) lead: usize,
-    /// How the medium fails while --calls are done: read, write or flush, which one, and how many in a row, as in write:17 or flush:3:1
+    /// How the medium fails while --calls are done: read, write or flush, which one, and how many in a row, as in
+    /// write:17 or flush:3:1
     #[arg(long, value_name = "KIND:NUMBER[:TIMES]")]
     pub(crate) fault: Option<Fault>,
     /// Calls before the recording

@@ -6,13 +6,14 @@
 //! | `ordered` | in all metadata; a byte of a file is that state's, or what a later call made of it: never another file's, never what the blocks held before |
 //! | `writeback` | in all metadata; a byte that no call since the last sync could have changed is that state's |
 //!
-//! Bytes that a transaction writes over stored ones lie outside of it but in `journal`: what one of its calls made of a byte
-//! may be found although a later one undid it. A write that failed as its medium did may have left any of its bytes there.
+//! Bytes that a transaction writes over stored ones lie outside of it but in `journal`: what one of its calls made of a
+//! byte may be found although a later one undid it. A write that failed as its medium did may have left any of its
+//! bytes there.
 //!
 //! What a map's commit made of bytes is there with the whole call, in every data mode.
 //!
-//! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte of
-//! its file is either the old or the new one, and its size lies between both.
+//! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte
+//! of its file is either the old or the new one, and its size lies between both.
 
 use crate::run::Run;
 use ondol::DataMode;
@@ -113,8 +114,9 @@ impl View<'_> {
         self.run.ops[self.least..self.most].iter().any(|op| matches!(op, Op::MapCommit { .. }))
     }
 
-    /// Whether a byte of a file, at `before` and then at `now`, may be what the call that makes `calls` of one less made of it, without the rest of that call. Where maps are committed, only what the
-    /// call itself has made counts: it may not show what a commit before it made.
+    /// Whether a byte of a file, at `before` and then at `now`, may be what the call that makes `calls` of one less
+    /// made of it, without the rest of that call. Where maps are committed, only what the call itself has made counts:
+    /// it may not show what a commit before it made.
     fn may_be_alone(&self, id: Id, calls: usize, before: u64, now: u64) -> bool {
         if !self.has_commits() {
             return true;
@@ -126,8 +128,8 @@ impl View<'_> {
         !is_commit && (is_step || byte(call, before) != byte(calls, now))
     }
 
-    /// Where byte `at` of a file is after so many calls, later ones, some of which may move what the file holds. Nowhere, if it has become
-    /// another file's.
+    /// Where byte `at` of a file is after so many calls, later ones, some of which may move what the file holds.
+    /// Nowhere, if it has become another file's.
     fn moved_to(&self, id: Id, at: u64, calls: usize) -> Option<u64> {
         (self.k..calls).try_fold(at, |at, call| {
             let (before, after) = (&self.run.states[call], &self.run.states[call + 1]);

@@ -21,7 +21,8 @@ pub enum Kind {
     Pages,
     /// As small, with a journal that holds more blocks than one checkpoint takes.
     WideLog,
-    /// Inodes of 128 bytes, without room for parts of seconds: bytes can be overwritten without any change of metadata. Made by mke2fs.
+    /// Inodes of 128 bytes, without room for parts of seconds: bytes can be overwritten without any change of metadata.
+    /// Made by mke2fs.
     WholeSeconds,
     /// So many block bitmaps that one operation cannot free a file that lies in all groups. Made by mke2fs.
     ManyGroups,
@@ -42,7 +43,8 @@ pub enum Kind {
     Linear,
     /// As small, with its journal on a disk of its own. Made by mke2fs.
     JournalDevice,
-    /// 8 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with `discard`.
+    /// 8 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with
+    /// `discard`.
     Pool,
 }
 
@@ -91,7 +93,8 @@ impl Kind {
         if n.is_multiple_of(2) { of(&Self::USUAL) } else { of(Self::ON_DISKS) }
     }
 
-    /// As [`Kind::make`], in blocks that are pages: what lies in a pool instead. A log on a disk of its own is none of these. Made once.
+    /// As [`Kind::make`], in blocks that are pages: what lies in a pool instead. A log on a disk of its own is none of
+    /// these. Made once.
     ///
     /// # Errors
     /// As for [`Kind::make`].
@@ -177,7 +180,8 @@ impl Kind {
         }
     }
 
-    /// Makes the volume: its image, and behind it its journal's device where that is another disk. Whoever records it puts it into its pool.
+    /// Makes the volume: its image, and behind it its journal's device where that is another disk. Whoever records it
+    /// puts it into its pool.
     ///
     /// # Errors
     /// mke2fs is needed and missing; or a defect of mkfs.
@@ -278,7 +282,8 @@ const INCOMPAT_64BIT: usize = 0x80;
 /// A group's block bitmap is not written yet.
 const BLOCK_UNINIT: u8 = 2;
 
-/// mke2fs joins the two on block devices alone. What it would write is this: the image knows the journal's UUID, the journal the image's.
+/// mke2fs joins the two on block devices alone. What it would write is this: the image knows the journal's UUID, the
+/// journal the image's.
 fn with_journal_device() -> Result<Vec<Layer>, ToolError> {
     let mut image = Spec::new(4 << 20, 1024).with("-N 128 -O ^has_journal").make()?;
     let mut journal =

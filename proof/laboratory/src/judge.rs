@@ -93,7 +93,8 @@ impl<R: VolumeRun> Subject for R {
             return recovered.map(drop).map_err(|e| format!("cannot be recovered: {e}"));
         }
         let volume = open(self, &stores).map_err(|e| format!("cannot be opened: {e}"))?;
-        // What was done about orphans becomes durable. Dropped without being closed: the next crash comes before that, or right then.
+        // What was done about orphans becomes durable. Dropped without being closed: the next crash comes before that,
+        // or right then.
         volume.sync().map_err(|e| format!("cannot be synced after recovery: {e}"))
     }
 

@@ -5,8 +5,8 @@ use ondol_power::Layer;
 use ondol_testkit::image::{self, KernelMount, ToolError};
 use std::sync::OnceLock;
 
-/// What the kernel leaves of a crash state that it has mounted and unmounted. `None` where it cannot be asked, does not know the format of the
-/// journal, or left an orphan that it cannot read.
+/// What the kernel leaves of a crash state that it has mounted and unmounted. `None` where it cannot be asked, does not
+/// know the format of the journal, or left an orphan that it cannot read.
 ///
 /// # Errors
 /// It refuses the image.

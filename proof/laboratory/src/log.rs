@@ -18,7 +18,8 @@ pub(crate) const SUPERBLOCK: Range<u64> = 1024..2048;
 pub struct Log {
     /// The medium that it lies on.
     pub medium: usize,
-    /// Its blocks there, or in the image where that lies in a pool, with their numbers in the log, from the journal's superblock, which is 0, on.
+    /// Its blocks there, or in the image where that lies in a pool, with their numbers in the log, from the journal's
+    /// superblock, which is 0, on.
     pub slots: Vec<(u64, u64)>,
     /// All of it but for its superblock, by bytes: scratch, once it has been replayed.
     pub pages: Pages,

@@ -29,8 +29,8 @@ pub struct Names {
 const MOST: usize = 12;
 
 impl Names {
-    /// Names of the volume that `base` holds with its log, and of what is in the recovered volumes `later`, which are opened as
-    /// `open` does it.
+    /// Names of the volume that `base` holds with its log, and of what is in the recovered volumes `later`, which are
+    /// opened as `open` does it.
     pub fn new(
         base: &[Layer],
         log: &Log,

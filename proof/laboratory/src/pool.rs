@@ -1,8 +1,8 @@
 //! The life of an NVM pool as the subject of an exploration: made, attached, given areas, detached; cut everywhere.
 //!
-//! After a crash the pool is in the state after some number of its changes, at least all that had returned: each is durable when
-//! it returns. Before it was made there may also be the older pool that it takes the place of, or it is refused, as no pool or a
-//! damaged one, because nothing was promised yet. Areas begin with zeros, whatever was there.
+//! After a crash the pool is in the state after some number of its changes, at least all that had returned: each is
+//! durable when it returns. Before it was made there may also be the older pool that it takes the place of, or it is
+//! refused, as no pool or a damaged one, because nothing was promised yet. Areas begin with zeros, whatever was there.
 
 use crate::subject::{Description, Subject};
 use ondol_env::sync::Arc;

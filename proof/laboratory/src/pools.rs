@@ -1,4 +1,5 @@
-//! Images in pools that were made before: what makes a pool is done once for many workloads, and states share its memory.
+//! Images in pools that were made before: what makes a pool is done once for many workloads, and states share its
+//! memory.
 
 use ondol_env::sync::Mutex;
 use ondol_faults::Defect;

@@ -108,7 +108,8 @@ impl Prey {
         Ok(run)
     }
 
-    /// The disks of a workload's image, in a new pool where it is to be in one, and with a new pool in front where the engine needs one.
+    /// The disks of a workload's image, in a new pool where it is to be in one, and with a new pool in front where the
+    /// engine needs one.
     ///
     /// # Errors
     /// The image cannot be made in blocks that are pages.
@@ -393,7 +394,8 @@ impl Prey {
         Description { arguments, text, schedule, fault }
     }
 
-    /// Records and explores one workload. That the volume fails, or disagrees with the model, without any crash, is a violation, too.
+    /// Records and explores one workload. That the volume fails, or disagrees with the model, without any crash, is a
+    /// violation, too.
     ///
     /// # Errors
     /// There are no planted defects in this build.
@@ -429,8 +431,8 @@ impl Prey {
         Box::new(Violation { what, path, run, state: None, events, times: 1 })
     }
 
-    /// Judges one state of a workload again. Where that is sound now, or there is no such state any more because the calls write something else, the
-    /// whole workload is explored, several threads in many interleavings.
+    /// Judges one state of a workload again. Where that is sound now, or there is no such state any more because the
+    /// calls write something else, the whole workload is explored, several threads in many interleavings.
     ///
     /// # Errors
     /// The image cannot be made.

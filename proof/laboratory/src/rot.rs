@@ -1,11 +1,13 @@
 //! A bit of the log that changes by itself.
 //!
-//! No crash does that: flushes keep a commit from being on the medium before what it commits. So only this shows whether recovery looks at checksums, and whether it
-//! tells damage from the end of the log. A block of the log that a sync has covered belongs to a transaction that is durable. Once a later sync has written to the log,
-//! too, damage in that block is not the log's end any more: recovery refuses it and names the journal, or needs the block no more and comes to what is right.
+//! No crash does that: flushes keep a commit from being on the medium before what it commits. So only this shows
+//! whether recovery looks at checksums, and whether it tells damage from the end of the log. A block of the log that a
+//! sync has covered belongs to a transaction that is durable. Once a later sync has written to the log, too, damage in
+//! that block is not the log's end any more: recovery refuses it and names the journal, or needs the block no more and
+//! comes to what is right.
 //!
-//! Of a log in an NVM pool it is a bit of a record or of a commit's line that lies before a commit which another one has followed: that one is durable, and has a number
-//! that shows what is missing.
+//! Of a log in an NVM pool it is a bit of a record or of a commit's line that lies before a commit which another one
+//! has followed: that one is durable, and has a number that shows what is missing.
 //!
 //! Of a page table it is any bit of an entry, at any time: each has a checksum.
 

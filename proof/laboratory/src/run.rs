@@ -188,8 +188,8 @@ pub(crate) fn after_crash(model: &Model) -> Snapshot {
     model.snapshot()
 }
 
-/// For each call, how many calls from the first on it made durable. With `fsync=file` these are those up to the last that was done to the file,
-/// or to a name of it: what survives is always a beginning of all calls.
+/// For each call, how many calls from the first on it made durable. With `fsync=file` these are those up to the last
+/// that was done to the file, or to a name of it: what survives is always a beginning of all calls.
 pub(crate) fn covered(run: &Run) -> Vec<usize> {
     let by_file = run.setup.options.fsync() == Fsync::File;
     let touches = |call: usize, id| run.states[call + 1].touched_since(&run.states[call]).contains(&id);
@@ -210,7 +210,8 @@ pub(crate) fn covered(run: &Run) -> Vec<usize> {
     run.synced.iter().enumerate().map(one).collect()
 }
 
-/// For each number of events, how many calls are found at least, and at most. Of each call it is told how many it made durable.
+/// For each number of events, how many calls are found at least, and at most. Of each call it is told how many it made
+/// durable.
 pub(crate) fn allowed(events: &[Event], covered: &[usize]) -> Vec<(usize, usize)> {
     let (mut least, mut most) = (0, 0);
     let after = events.iter().map(|event| {
@@ -307,8 +308,8 @@ impl VolumeRun for Run {
 
     fn still_allowed(&self, found: &Found, events: usize) -> bool {
         let (least, most) = self.allowed[events];
-        // What is stale counts from the last sync on in `writeback` alone: elsewhere a state that was right for some number of
-        // calls is right for as long as that number is possible.
+        // What is stale counts from the last sync on in `writeback` alone: elsewhere a state that was right for some
+        // number of calls is right for as long as that number is possible.
         (self.setup.data() != DataMode::Writeback || found.least == least)
             && self.too_late(found.finished, events).is_none()
             && found.calls.iter().any(|calls| (least..=most).contains(calls))

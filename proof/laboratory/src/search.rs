@@ -1,9 +1,9 @@
 //! Many interleavings of one program, of which the best are crashed, and the others asked whether what they told is so.
 //!
-//! The first run lets the threads go one after the other and counts their steps. All further schedules are fitted to that
-//! number: a change of place chosen among 1,500 points of a program that has 200 hardly ever comes. Runs that
-//! write the same between the same calls are one. Of the others those come first that answer, or leave, something new, then those that execute
-//! new edges, then those in which most turns were taken from a thread that could have gone on;
+//! The first run lets the threads go one after the other and counts their steps. All further schedules are fitted to
+//! that number: a change of place chosen among 1,500 points of a program that has 200 hardly ever comes. Runs that
+//! write the same between the same calls are one. Of the others those come first that answer, or leave, something new,
+//! then those that execute new edges, then those in which most turns were taken from a thread that could have gone on;
 //! and the best of each policy before the second best of any.
 
 use crate::coverage::features;

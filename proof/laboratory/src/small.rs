@@ -22,8 +22,9 @@ const FAULTS: Faults = Faults::Search { seed: 1, count: 40 };
 const SCHEDULES: u32 = 60;
 
 impl Prey {
-    /// The violation with the fewest calls, and of those with the fewest losses; what is reached by then, once `watch` says to
-    /// hurry or half a minute of the processor is over. Calls of several threads are tried in many interleavings: without a call, another one may show it.
+    /// The violation with the fewest calls, and of those with the fewest losses; what is reached by then, once `watch`
+    /// says to hurry or half a minute of the processor is over. Calls of several threads are tried in many
+    /// interleavings: without a call, another one may show it.
     ///
     /// # Errors
     /// The image cannot be made.

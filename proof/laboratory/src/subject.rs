@@ -57,17 +57,19 @@ pub trait Subject: Sync {
     /// Whether what once was found is also allowed after `events` events, with no need to look again.
     fn still_allowed(&self, matched: &Self::Matched, events: usize) -> bool;
 
-    /// Whether to look again, after this many events, at all that can be there, although nothing was written: fewer states are allowed
-    /// than after one event less, or the workload asks for it.
+    /// Whether to look again, after this many events, at all that can be there, although nothing was written: fewer
+    /// states are allowed than after one event less, or the workload asks for it.
     fn is_narrowed(&self, events: usize) -> bool;
 
-    /// What programs that others wrote say to the crash state, and to what our code made of it. Too slow for every state.
+    /// What programs that others wrote say to the crash state, and to what our code made of it. Too slow for every
+    /// state.
     ///
     /// # Errors
     /// Their complaint, which breaks the contract.
     fn second_opinion(&self, layers: &[Layer], events: usize) -> Result<(), String>;
 
-    /// What the kernel makes of the crash state, by replaying it itself. Much too slow for every state. Says whether it was asked.
+    /// What the kernel makes of the crash state, by replaying it itself. Much too slow for every state. Says whether it
+    /// was asked.
     ///
     /// # Errors
     /// Its complaint, or what is wrong with what it left, which breaks the contract.
@@ -75,12 +77,14 @@ pub trait Subject: Sync {
         Ok(false)
     }
 
-    /// The crash state, recovered and used, as a run that can be crashed again; equal seeds use it in equal ways. `None` of what nobody uses.
+    /// The crash state, recovered and used, as a run that can be crashed again; equal seeds use it in equal ways.
+    /// `None` of what nobody uses.
     fn use_after(&self, _layers: &[Layer], _seed: u64) -> Option<Result<Run, String>> {
         None
     }
 
-    /// A bit of the crash state, after so many events, whose damage recovery has to notice; `None` where `seed` finds none.
+    /// A bit of the crash state, after so many events, whose damage recovery has to notice; `None` where `seed` finds
+    /// none.
     fn flip(&self, _events: usize, _seed: u64) -> Option<Flip> {
         None
     }

@@ -1,4 +1,5 @@
-//! An image on a store that takes batches: each is one event, cut anywhere, and what is left is opened by the code that ships.
+//! An image on a store that takes batches: each is one event, cut anywhere, and what is left is opened by the code that
+//! ships.
 
 use ondol::{DataMode, JournalEngine};
 use ondol_faults::Defect;
@@ -9,7 +10,8 @@ use ondol_laboratory::workload::{Mount, Workload, from_text};
 use ondol_laboratory::{Image, Prey};
 use ondol_medium::Domain;
 
-/// Blocks of all kinds are changed again and again, freed and used by others; some is not synced before the next is, and one write is more than a batch, or than the cache, has room for.
+/// Blocks of all kinds are changed again and again, freed and used by others; some is not synced before the next is,
+/// and one write is more than a batch, or than the cache, has room for.
 const LIFE: &str = "write /a 0 9000 #1 ; fsync /a ; write /a 4096 9000 #2 ; mkdir /d 0755 ; create /d/b 0644 ; sync
 write /d/b 0 8192 #3 ; fsync /d/b ; write /d/b 0 8192 #4 ; bring-home ; fsync /d/b ; remount
 unlink /a ; sync ; create /c 0644 ; write /c 0 20000 #5 ; fsync /c ; rename /c /d/c ; truncate /d/b 100 ; sync

@@ -1,5 +1,5 @@
-//! The laboratory is not blind: the workloads that every hunt begins with execute most of what changes a volume, and power is
-//! lost around it.
+//! The laboratory is not blind: the workloads that every hunt begins with execute most of what changes a volume, and
+//! power is lost around it.
 //!
 //! `ONDOL_SHOW=1` prints what each workload adds, `ONDOL_ONLY=word` picks those with this word in their names.
 
@@ -112,8 +112,8 @@ fn is_crashed_around(engine: JournalEngine, parts: Parts<'_>) {
     );
 }
 
-/// What changes volumes with every engine. More than half of all edges are those of unwinding and of inlined code that is never
-/// used there: so a third is much.
+/// What changes volumes with every engine. More than half of all edges are those of unwinding and of inlined code that
+/// is never used there: so a third is much.
 const VOLUME: [(&str, u64); 6] = [
     ("crates/volume/src/alloc", 33),
     ("crates/volume/src/dir", 28),

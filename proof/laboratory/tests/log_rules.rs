@@ -1,5 +1,5 @@
-//! The judge of the log finds what breaks an order without any crash: by the rule and in the workload that are named here.
-//! Where nothing is planted it says nothing (other tests run all workloads so).
+//! The judge of the log finds what breaks an order without any crash: by the rule and in the workload that are named
+//! here. Where nothing is planted it says nothing (other tests run all workloads so).
 //!
 //! `ONDOL_SEARCH=name,name` prints in which workload the judge refuses these, `ONDOL_ENGINE=name` only with this
 //! engine.

@@ -1,7 +1,8 @@
-//! Planted defects that the workloads of single places show: each is found by the workload that is named here, in the data mode in which it
-//! shows, and where none is planted nothing is.
+//! Planted defects that the workloads of single places show: each is found by the workload that is named here, in the
+//! data mode in which it shows, and where none is planted nothing is.
 //!
-//! `ONDOL_PLANT=name` picks one; with `ONDOL_SEARCH=1` it is searched for through all workloads, and what shows it first is printed.
+//! `ONDOL_PLANT=name` picks one; with `ONDOL_SEARCH=1` it is searched for through all workloads, and what shows it
+//! first is printed.
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};

@@ -1,4 +1,5 @@
-//! What is durable when a call returns (`chattr +S` and `+D`, `fsync=file`), for every kind of call on every kind of volume, in each engine.
+//! What is durable when a call returns (`chattr +S` and `+D`, `fsync=file`), for every kind of call on every kind of
+//! volume, in each engine.
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};

@@ -1,8 +1,10 @@
-//! With limits that are large enough the explorer builds the states that the contract of `ondol_power` allows: all, and no others.
+//! With limits that are large enough the explorer builds the states that the contract of `ondol_power` allows: all, and
+//! no others.
 //!
-//! What is allowed is worked out here once more, without items, lines or torn writes: a unit of a block medium holds what
-//! some of the writes since the last flush made of it, a word of NVM what some number of the stores to its line did, and each
-//! is independent of all others. Of a medium that takes batches, the first of those that are not settled are there. What a failed write or flush has left behind is never durable, until it is written again.
+//! What is allowed is worked out here once more, without items, lines or torn writes: a unit of a block medium holds
+//! what some of the writes since the last flush made of it, a word of NVM what some number of the stores to its line
+//! did, and each is independent of all others. Of a medium that takes batches, the first of those that are not settled
+//! are there. What a failed write or flush has left behind is never durable, until it is written again.
 
 use ondol_env::sync::{Arc, Mutex};
 use ondol_laboratory::explore::{Limits, Watch, explore};
@@ -70,7 +72,8 @@ impl Subject for Looker {
     }
 }
 
-/// What happened to a part of a medium since it was durable: where, what, the number of the event, and whether it has failed.
+/// What happened to a part of a medium since it was durable: where, what, the number of the event, and whether it has
+/// failed.
 type Changes = Vec<(usize, Vec<u8>, usize, bool)>;
 
 /// Bytes of a batch, and where they are.

@@ -1,4 +1,5 @@
-//! An image in an NVM pool with the log of engine `remap`: every layer of it is recorded in memory, cut, and recovered by the code that ships.
+//! An image in an NVM pool with the log of engine `remap`: every layer of it is recorded in memory, cut, and recovered
+//! by the code that ships.
 
 mod pool;
 

@@ -130,7 +130,8 @@ fn what_is_done_after_a_recovery_is_crashed_too() {
     assert!(sound.violations.is_empty() && sound.used > 0 && sound.used_states > sound.used, "{:?}", sound.violations);
 }
 
-/// A bit of the log changes where a later sync shows that it is not the log's end: it is refused, or not needed any more.
+/// A bit of the log changes where a later sync shows that it is not the log's end: it is refused, or not needed any
+/// more.
 #[test]
 fn damage_in_the_midst_of_the_log_is_noticed() {
     let calls = "create /a 0644; write /a 0 3000 #1; fsync /a; create /b 0644; fsync /b; write /a 0 3000 #2; chmod /a 0600; sync";
@@ -161,7 +162,8 @@ fn damage_in_the_midst_of_the_log_is_noticed() {
     }
 }
 
-/// A synchronous write over stored bytes fails as its medium does: its times may be there, and the old bytes, whatever comes next.
+/// A synchronous write over stored bytes fails as its medium does: its times may be there, and the old bytes, whatever
+/// comes next.
 #[test]
 fn a_synchronous_write_that_failed_may_have_left_the_old_bytes() {
     let calls = "write /a 0 3000 #1; write /a 0 2000 #4; chmod /d 0700; rename /b /d/b";
@@ -175,8 +177,8 @@ fn a_synchronous_write_that_failed_may_have_left_the_old_bytes() {
     }
 }
 
-/// A step of a transaction puts its bytes over stored ones outside of it: a write of them that failed may have left any of them, also where a later step of the transaction
-/// has removed the file.
+/// A step of a transaction puts its bytes over stored ones outside of it: a write of them that failed may have left any
+/// of them, also where a later step of the transaction has removed the file.
 #[test]
 fn a_transaction_that_failed_may_have_left_what_it_led_through() {
     let calls = "transaction { truncate /a 1500; write /b 100 300 #5; write /b 150 300 #6; chmod /b 0755; unlink /a }";

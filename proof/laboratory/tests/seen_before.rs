@@ -8,7 +8,8 @@ use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, UNIT};
 const LOG: u64 = 0;
 const HOME: u64 = UNIT as u64;
 
-/// One unit of log, one of home. The log holds 1, which goes home; the promise that 1 is there comes when the log is durable.
+/// One unit of log, one of home. The log holds 1, which goes home; the promise that 1 is there comes when the log is
+/// durable.
 struct System {
     media: Vec<Medium>,
     events: Vec<Event>,

@@ -1,4 +1,5 @@
-//! Volumes in object storage, cut between any two requests of the store, and their logs on this machine: what is left is taken over by the code that ships.
+//! Volumes in object storage, cut between any two requests of the store, and their logs on this machine: what is left
+//! is taken over by the code that ships.
 #![cfg(feature = "object")]
 
 use ondol::{DataMode, Durable, JournalEngine};

@@ -1,7 +1,8 @@
-//! A disk and NVM in one power domain: a cut hits both at the same instant, and the laboratory sees what only that shows.
+//! A disk and NVM in one power domain: a cut hits both at the same instant, and the laboratory sees what only that
+//! shows.
 //!
-//! The subject is the smallest system that needs both: a record goes to NVM, which makes it count; later it goes home to the
-//! disk; only then is the record given up.
+//! The subject is the smallest system that needs both: a record goes to NVM, which makes it count; later it goes home
+//! to the disk; only then is the record given up.
 
 use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore};

@@ -68,7 +68,8 @@ fn what_a_commit_alone_can_write_waits_for_no_more_than_that() {
     });
 }
 
-/// Engine `scalable`, where new data waits as long as nobody syncs, and goes home before a commit that nobody waits for.
+/// Engine `scalable`, where new data waits as long as nobody syncs, and goes home before a commit that nobody waits
+/// for.
 #[test]
 fn where_a_log_in_nvm_is_before_the_medium_no_more_waits() {
     let b = bounded(&USUAL);

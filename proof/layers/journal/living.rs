@@ -1,4 +1,5 @@
-//! What transactions of block engines are made of: why they are committed, and what they have of blocks that are freed in them.
+//! What transactions of block engines are made of: why they are committed, and what they have of blocks that are freed
+//! in them.
 
 use crate::batch::Batch;
 use crate::classic::Classic;
@@ -19,7 +20,8 @@ fn each_and_batch(test: impl Fn(&dyn Rig)) {
     test(&Batch);
 }
 
-/// Commits that somebody asked for, and those of old transactions, of dirty ones, of ones that keep much, and for promises.
+/// Commits that somebody asked for, and those of old transactions, of dirty ones, of ones that keep much, and for
+/// promises.
 fn reasons(stats: &EngineStats) -> [u64; 5] {
     let EngineStats { commits_asked, commits_age, commits_dirty, commits_kept, commits_promises, .. } = *stats;
     [commits_asked, commits_age, commits_dirty, commits_kept, commits_promises]

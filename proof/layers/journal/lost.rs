@@ -34,7 +34,8 @@ fn write(b: &Bench, len: usize, byte: u8) {
     h.close();
 }
 
-/// A block lies in a page, then more is committed than one checkpoint takes, then the block changes again: its first `len` bytes. Returns also where the page lies in the pool.
+/// A block lies in a page, then more is committed than one checkpoint takes, then the block changes again: its first
+/// `len` bytes. Returns also where the page lies in the pool.
 fn replaced(rig: &dyn Rig, len: usize, is_committed: bool) -> (Bench, u64) {
     let b = bench_with(rig, Config { pending_bytes: 64 * BLOCK as u64, ..config() });
     write(&b, BLOCK, OLD);
@@ -57,7 +58,8 @@ fn block(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A checkpoint that takes the older change alone goes on, whether the newer one is committed or not, and whether that has all of the block or builds on what is in memory.
+/// A checkpoint that takes the older change alone goes on, whether the newer one is committed or not, and whether that
+/// has all of the block or builds on what is in memory.
 pub(crate) fn a_lost_page_that_was_replaced_stops_no_checkpoint(rig: &dyn Rig) {
     for (len, is_committed) in [(BLOCK, true), (BLOCK, false), (16, true), (16, false)] {
         let (b, _) = replaced(rig, len, is_committed);

@@ -1,5 +1,6 @@
-//! A journal that was made over another with the same UUID, and was not zeroed (`mke2fs -U SAME -E lazy_journal_init=1`): what the older one left
-//! in the ring is neither replayed nor taken for damage, and real damage is still told. Looking for it takes few reads.
+//! A journal that was made over another with the same UUID, and was not zeroed (`mke2fs -U SAME -E
+//! lazy_journal_init=1`): what the older one left in the ring is neither replayed nor taken for damage, and real damage
+//! is still told. Looking for it takes few reads.
 
 use ondol_block::{Access, BlockStore, DeviceClass, FileStore, RamStore};
 use ondol_env::sync::Arc;
@@ -173,7 +174,8 @@ impl Client for Plain {
     fn release(&self, _freed: &[Extent]) {}
 }
 
-/// A first transaction whose tail is set, and of which nothing else arrives: the older journal's first one must not come in its place.
+/// A first transaction whose tail is set, and of which nothing else arrives: the older journal's first one must not
+/// come in its place.
 #[test]
 fn a_new_journal_does_not_replay_an_older_one() {
     let mut bytes = Log::over(9, 1, 3).bytes;

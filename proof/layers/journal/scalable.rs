@@ -100,7 +100,8 @@ pub(crate) fn block_of(store: &dyn BlockStore, block: u64) -> Vec<u8> {
     bytes
 }
 
-/// Changes that would take more than the block: every second byte, every third bit, numbers that are added to, and a block that is written whole first.
+/// Changes that would take more than the block: every second byte, every third bit, numbers that are added to, and a
+/// block that is written whole first.
 #[test]
 fn many_small_changes_of_a_block_come_back() {
     let b = bench(&USUAL);
@@ -196,7 +197,8 @@ fn a_checkpoint_takes_a_slice() {
     assert!((0..20).all(|i| byte_at(&*after, HOME + i) == 21 + i as u8));
 }
 
-/// A block has a next owner already when a slice comes by its first one's records. Returns what it holds after a crash, and at home before that.
+/// A block has a next owner already when a slice comes by its first one's records. Returns what it holds after a crash,
+/// and at home before that.
 fn owners_in_different_slices() -> (u8, u8) {
     let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
@@ -275,8 +277,9 @@ fn a_recovery_that_is_cut_is_done_again() {
     assert!(recovery_is_cut().0 > 0);
 }
 
-/// A block that was freed is taken by another, synced, and freed again, while a checkpoint takes its first freeing home: as long as the second is not committed, what
-/// was synced is there. Returns the interleavings in which it was not, and those that could be judged.
+/// A block that was freed is taken by another, synced, and freed again, while a checkpoint takes its first freeing
+/// home: as long as the second is not committed, what was synced is there. Returns the interleavings in which it was
+/// not, and those that could be judged.
 fn freed_again_beside_a_checkpoint(interleavings: u64) -> (Vec<u64>, u64) {
     let rig = Scalable(256 << 10, 8 << 10);
     let free = |b: &Bench, mark: u8| {

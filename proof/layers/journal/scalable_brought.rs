@@ -21,7 +21,8 @@ fn quiet(b: &Bench) {
     }
 }
 
-/// Nobody has synced for long, and there is more new data than goes home: operations write it there themselves, without pages, and a commit flushes it first.
+/// Nobody has synced for long, and there is more new data than goes home: operations write it there themselves, without
+/// pages, and a commit flushes it first.
 fn brought_home() -> Bench {
     let b =
         bench_with(&USUAL, Config { dirty_bytes: 16 * BLOCK as u64, kept_bytes: Some(4 * BLOCK as u64), ..config() });
@@ -59,7 +60,8 @@ fn operations_bring_home_what_nobody_syncs() {
     right(&*b.crashed(&USUAL));
 }
 
-/// One operation has blocks that it brings home and others that lie in pages: each record finds its own, and all pages come back.
+/// One operation has blocks that it brings home and others that lie in pages: each record finds its own, and all pages
+/// come back.
 #[test]
 fn what_is_home_and_what_lies_in_pages_are_told_apart() {
     let b = brought_home();

@@ -35,7 +35,8 @@ fn a_home_that_fails_for_a_while_loses_nothing() {
     }
 }
 
-/// A home that fails for good: operations begin until half of the log is full, and what was acknowledged is there after a crash.
+/// A home that fails for good: operations begin until half of the log is full, and what was acknowledged is there after
+/// a crash.
 #[test]
 fn a_home_that_fails_for_good_ends_operations_and_no_promise() {
     let rig = Scalable(64 << 10, 16 << 10);

@@ -368,7 +368,8 @@ fn checkpointer(b: &Bench) -> Arc<dyn ondol_env::Step<Error = JournalError>> {
     b.engine.steps().into_iter().find(|step| step.name() == "checkpoint").unwrap()
 }
 
-/// What waited is home and was changed since; a checkpoint brings the change home and fails then. The next one finds more there than the first record says, which is no damage.
+/// What waited is home and was changed since; a checkpoint brings the change home and fails then. The next one finds
+/// more there than the first record says, which is no damage.
 #[test]
 fn a_checkpoint_that_failed_half_way_is_done_again() {
     let (pending_bytes, kept_bytes) = (16 * BLOCK as u64, Some(4 * BLOCK as u64));

@@ -1,4 +1,5 @@
-//! Engine `scalable`: checkpoints by several threads, which claim records, images and writes; and threads that free blocks beside each other.
+//! Engine `scalable`: checkpoints by several threads, which claim records, images and writes; and threads that free
+//! blocks beside each other.
 
 use crate::contract::{BLOCK, Bench, Ground, HOME, META, Rig, SUMMED, bench, bench_with, byte_at, config, sum};
 use crate::scalable::{Scalable, USUAL, one_slice};
@@ -66,7 +67,8 @@ fn first(i: u64) -> u8 {
     1 + (i % 100) as u8
 }
 
-/// What is at home after a checkpoint of many blocks: some changed twice, some freed, some of them taken again, some changed again and not committed.
+/// What is at home after a checkpoint of many blocks: some changed twice, some freed, some of them taken again, some
+/// changed again and not committed.
 fn home_after_one(threads: usize) -> Vec<u8> {
     let rig = Threaded(threads);
     let config = Config { pending_bytes: (BLOCKS + 30) * BLOCK as u64, checkpoint_threads: Some(threads), ..config() };
@@ -118,8 +120,9 @@ fn several_threads_bring_home_what_one_does() {
     }
 }
 
-/// One thread frees blocks while another frees, syncs, and gives a block that it has freed to a next owner, whose data goes home past the log. A checkpoint then takes what the
-/// first owner had. Returns the interleavings in which that came over the next owner's data, and how many of them had one.
+/// One thread frees blocks while another frees, syncs, and gives a block that it has freed to a next owner, whose data
+/// goes home past the log. A checkpoint then takes what the first owner had. Returns the interleavings in which that
+/// came over the next owner's data, and how many of them had one.
 fn freed_beside_another_freeing(interleavings: u64) -> (Vec<u64>, u64) {
     let (mut lost, mut owned, mut steps) = (Vec::new(), 0, 100);
     for n in 0..interleavings {

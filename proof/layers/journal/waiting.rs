@@ -1,4 +1,5 @@
-//! New data that waits for its commit: how much of it, who writes it before, and what a transaction still knows of it then.
+//! New data that waits for its commit: how much of it, who writes it before, and what a transaction still knows of it
+//! then.
 
 use crate::classic::Classic;
 use crate::compressed::Compressed;
@@ -124,7 +125,8 @@ fn what_changes_after_it_was_home_is_new_data_still() {
     }
 }
 
-/// Blocks that a unit frees may be written by their next owner while it is the last unit: were they named in it, it would count no more.
+/// Blocks that a unit frees may be written by their next owner while it is the last unit: were they named in it, it
+/// would count no more.
 #[test]
 fn a_unit_does_not_name_what_it_frees() {
     let b = waiting(40);

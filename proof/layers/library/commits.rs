@@ -264,7 +264,8 @@ fn maps_of_files_on_a_disk_are_copies_and_commit_in_the_same_way() {
     }
 }
 
-/// More than one operation holds: new blocks change places with the file's, and what others have written beside the stores stays.
+/// More than one operation holds: new blocks change places with the file's, and what others have written beside the
+/// stores stays.
 #[test]
 fn a_large_commit_is_one() {
     for (media, options) in [

@@ -222,7 +222,8 @@ fn a_file_that_is_gone_is_there_for_its_views() {
     volume.close().unwrap();
 }
 
-/// Maps keep pages as long as nobody else needs them: who holds more of them than the pool has pages has copies, and writers never fail.
+/// Maps keep pages as long as nobody else needs them: who holds more of them than the pool has pages has copies, and
+/// writers never fail.
 #[test]
 fn maps_give_back_what_writers_need() {
     let (media, _) = attached(&made(), None);
@@ -344,7 +345,8 @@ fn faults() -> u64 {
     stat.rsplit_once(')').unwrap().1.split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// A map of a file whose pages all lie apart, so that a fault enters one; read page by page. Faults, and what was entered before.
+/// A map of a file whose pages all lie apart, so that a fault enters one; read page by page. Faults, and what was
+/// entered before.
 fn read_mapped(file: &File, prefault: Prefault, pages: impl Iterator<Item = usize>) -> (u64, MapStats) {
     let map = file.map_with(prefault).unwrap();
     assert!(!map.is_copied());

@@ -68,8 +68,8 @@ fn a_read_that_fails_is_no_corruption() {
     }
 }
 
-/// With a pool, an image that cannot be written to for a while costs nothing: what is synced is in the pool, changes are refused only when its log fills up, and
-/// nobody has to open the volume anew when it is over.
+/// With a pool, an image that cannot be written to for a while costs nothing: what is synced is in the pool, changes
+/// are refused only when its log fills up, and nobody has to open the volume anew when it is over.
 #[test]
 fn an_image_that_fails_for_a_while_costs_no_more_than_patience() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -80,7 +80,8 @@ fn an_image_that_fails_for_a_while_costs_no_more_than_patience() {
     let media = setup.media(store.clone());
     let volume = Volume::open_stepped(media.clone(), &setup.options(), Arc::new(System)).expect("open");
     store.arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
-    // Short enough for more than two of them in half of the log: when the image is known to fail, which is sooner or later as the clock says, that is for operations to begin with.
+    // Short enough for more than two of them in half of the log: when the image is known to fail, which is sooner or
+    // later as the clock says, that is for operations to begin with.
     let mut written = Vec::new();
     let refused = loop {
         let name = format!("/{}", written.len());

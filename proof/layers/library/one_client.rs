@@ -1,4 +1,5 @@
-//! One client that never syncs: the background commits and checkpoints early enough that no operation has to do it itself.
+//! One client that never syncs: the background commits and checkpoints early enough that no operation has to do it
+//! itself.
 
 use ondol::{FormatOptions, OpenOptions, Options, Volume};
 use ondol_block::{Access, FileStore};

@@ -147,7 +147,8 @@ fn who_does_not_come_on_is_voided_and_appends_again() {
     assert_eq!(records, [vec![other], vec![position]]);
 }
 
-/// Somebody was voided, and writes its record long after others could have used its lines. How many of the newest records of the others are not there any more then.
+/// Somebody was voided, and writes its record long after others could have used its lines. How many of the newest
+/// records of the others are not there any more then.
 fn overwritten_by_the_slow() -> usize {
     let pool = pool(LINES);
     let log = start(&pool, 5);

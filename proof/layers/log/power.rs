@@ -1,4 +1,5 @@
-//! Power cuts of logs: what was committed is there, nothing else appears, and a log that goes on after one has none of what was given up.
+//! Power cuts of logs: what was committed is there, nothing else appears, and a log that goes on after one has none of
+//! what was given up.
 
 use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
 use ondol_power::{Kind, Sampling};

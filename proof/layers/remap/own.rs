@@ -10,7 +10,8 @@ use ondol_testkit::put_data::PutData;
 
 pub(crate) const DATA: u64 = HOME + 100;
 
-/// Puts data over `len` blocks from `start` on, each full of its `byte`, and says so in [`HOME`]. Every other block is lent.
+/// Puts data over `len` blocks from `start` on, each full of its `byte`, and says so in [`HOME`]. Every other block is
+/// lent.
 pub(crate) fn write(b: &Bench, start: u64, len: u64, byte: u8) {
     let bytes = [byte; BLOCK];
     let mut h = b.handle(len as u32 + 1);
@@ -127,7 +128,8 @@ fn a_block_that_goes_on_changing_comes_home_as_it_was_committed() {
     assert_eq!((byte_at(&*b.store, DATA), read(&b, DATA + 1)[9..11].to_vec(), lent(&b)), (2, vec![3, 1], 0));
 }
 
-/// An operation that finds nothing to borrow makes room, and one that needs more than there is puts the rest into its record.
+/// An operation that finds nothing to borrow makes room, and one that needs more than there is puts the rest into its
+/// record.
 #[test]
 fn more_data_than_pages_is_there_all_the_same() {
     let b = bench(&USUAL);
@@ -212,7 +214,8 @@ fn planted_defects_are_seen() {
     assert_eq!(seen(Defect::RemapSkipped), (vec![0, 0], 0), "the checkpoint forgets it");
 }
 
-/// What a record builds on is known as long as it may come home without what came later, however that is written: here short and committed, then pages that are not.
+/// What a record builds on is known as long as it may come home without what came later, however that is written: here
+/// short and committed, then pages that are not.
 #[test]
 fn what_a_short_write_builds_on_is_not_forgotten() {
     for (later, then) in [(1500, 1500), (1500, 40)] {
@@ -284,7 +287,8 @@ fn lent_bytes_are_a_block_of_their_operation() {
     is_there(&|block| read(&b, block));
 }
 
-/// What was there before stays in memory where a record of the block builds on it, and where another operation has the block.
+/// What was there before stays in memory where a record of the block builds on it, and where another operation has the
+/// block.
 #[test]
 fn lent_bytes_are_kept_where_memory_needs_them() {
     let (b, bytes) = (bench(&SMALL), [9; BLOCK]);

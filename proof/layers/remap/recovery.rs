@@ -14,7 +14,8 @@ use ondol_page_table::{PageTable, check};
 use ondol_power::{Kind as Memory, Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::put_data::PutData;
 
-/// Overwrites, parts, freed blocks and their next owners, with commits and checkpoints between. Round `n` is in the first byte of [`HOME`], and in every block that it writes.
+/// Overwrites, parts, freed blocks and their next owners, with commits and checkpoints between. Round `n` is in the
+/// first byte of [`HOME`], and in every block that it writes.
 fn rounds(b: &Bench) {
     for n in 1..=12u8 {
         let mut h = b.handle(12);
@@ -65,7 +66,8 @@ fn judge(store: &dyn BlockStore, synced: u64) -> Result<(), String> {
     }
 }
 
-/// How many states of a run are wrong (or that one is, unless it is to be `all`), and how many there are. Each tenth recovery is cut, too, and repeated.
+/// How many states of a run are wrong (or that one is, unless it is to be `all`), and how many there are. Each tenth
+/// recovery is cut, too, and repeated.
 fn explore(rig: &Remap, states: u64, all: bool) -> (usize, usize) {
     let b = bench(rig);
     b.domain.mark(0);

@@ -1,4 +1,5 @@
-//! Writers of whole blocks and of parts, readers, commits and checkpoints, in interleavings that a seed decides, and what a crash then leaves.
+//! Writers of whole blocks and of parts, readers, commits and checkpoints, in interleavings that a seed decides, and
+//! what a crash then leaves.
 
 use crate::USUAL;
 use crate::contract::{BLOCK, Bench, HOME, bench_with, config};

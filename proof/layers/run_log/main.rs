@@ -138,8 +138,8 @@ fn unseen_changes_make_syncs_real() {
     assert!(!sync() && !sync());
 }
 
-/// A write to a file without a slot that is over only when the file has one and is trusted, in the midst of a logged write:
-/// nothing tells it but the number of slots that were given.
+/// A write to a file without a slot that is over only when the file has one and is trusted, in the midst of a logged
+/// write: nothing tells it but the number of slots that were given.
 #[test]
 fn a_write_that_was_not_counted_tells_afterwards() {
     let log = log();

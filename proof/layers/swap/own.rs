@@ -78,7 +78,8 @@ fn a_block_with_a_younger_image_is_left_to_that() {
     assert!(b.engine.stats().swapped_blocks > 100, "{:?}", b.engine.stats());
 }
 
-/// A block is committed, freed, and has data written to it; what it holds after a checkpoint, and how many blocks that has swapped.
+/// A block is committed, freed, and has data written to it; what it holds after a checkpoint, and how many blocks that
+/// has swapped.
 fn written_after_a_revoke() -> (u8, u64) {
     let b = bench_with(&MANY, Config { journaled_data: false, ..config() });
     b.fill(HOME, 1);
@@ -102,7 +103,8 @@ fn a_revoked_image_is_not_swapped_over_what_came_after_it() {
     assert_eq!(written_after_a_revoke(), (1, 2));
 }
 
-/// What a program that means harm writes to a file: a commit block of this journal, of a transaction that is still to come.
+/// What a program that means harm writes to a file: a commit block of this journal, of a transaction that is still to
+/// come.
 fn commit_to_come(store: &dyn BlockStore, env: &dyn Env) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK];
     store.read(map().physical(0).unwrap() * BLOCK as u64, &mut bytes).unwrap();

@@ -1,4 +1,5 @@
-//! Pools with bytes that nobody wrote, and lines that the medium has lost: it is said what is wrong, and nothing wrong is read.
+//! Pools with bytes that nobody wrote, and lines that the medium has lost: it is said what is wrong, and nothing wrong
+//! is read.
 
 use crate::rig::{BLOCKS, Image, PAGE, Run, opened, page, pool, read};
 use ondol_block::BlockStore;
@@ -73,7 +74,8 @@ fn no_flipped_bit_is_believed() {
     assert!(answers.refused > 400 && answers.right >= 128, "{answers:?}");
 }
 
-/// Every byte of the areas, what nobody uses included, with a bit turned over, and what is used in two more ways: refused by name, or everything is right and stays so while it is used.
+/// Every byte of the areas, what nobody uses included, with a bit turned over, and what is used in two more ways:
+/// refused by name, or everything is right and stays so while it is used.
 #[test]
 fn no_changed_byte_of_configuration_map_or_log_does_harm() {
     let (bytes, image) = scene();
@@ -285,7 +287,8 @@ fn sealed(bytes: &mut [u8], at: [usize; 3]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// What is believed because its checksums are right is still in range, or refused: nothing panics, and a table that attaches works.
+    /// What is believed because its checksums are right is still in range, or refused: nothing panics, and a table that
+    /// attaches works.
     #[test]
     fn lies_under_right_checksums_do_no_harm(
         patches in proptest::collection::vec((0..4usize, 0..640usize, any::<u8>(), any::<bool>()), 1..6),

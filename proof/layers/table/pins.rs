@@ -149,7 +149,8 @@ fn a_lost_page_is_not_lent_and_its_neighbours_are() {
     assert!(pinned(&table, 1, 1, true).unwrap()[..] == page(5));
 }
 
-/// What is stored to a map is the map's alone, and the pages that it was made of are free for others with the first store.
+/// What is stored to a map is the map's alone, and the pages that it was made of are free for others with the first
+/// store.
 #[test]
 fn stores_to_a_map_take_its_pages_from_the_table() {
     let (_pool, table) = table();
@@ -406,7 +407,8 @@ fn a_pinned_page_that_is_used_again_is_found() {
     assert!((0..10).any(|seed| run(seed).is_err()));
 }
 
-/// Blocks 0 and 1 are written, whole and in part; 2 and 3 are swapped with bytes in them; 4 gets lent pages. Two look at them.
+/// Blocks 0 and 1 are written, whole and in part; 2 and 3 are swapped with bytes in them; 4 gets lent pages. Two look
+/// at them.
 fn tasks(table: &Arc<PageTable>) -> Vec<Task> {
     let task = |work: fn(&PageTable)| -> Task {
         let table = table.clone();

@@ -1,11 +1,13 @@
-//! Each planted defect is found by power cuts, and nothing is where none is planted. Those that need damage are in `hostile`, that of views in `views`, those of pins and of memory in `pins` and `memory`.
+//! Each planted defect is found by power cuts, and nothing is where none is planted. Those that need damage are in
+//! `hostile`, that of views in `views`, those of pins and of memory in `pins` and `memory`.
 
 use crate::power::SCENES;
 use crate::rig::run;
 use ondol_faults::{Defect, Subject};
 use ondol_power::{Kind, Sampling};
 
-/// Wrong states of the scenes up to the first that has any, with a rule broken while they run and while tables are attached.
+/// Wrong states of the scenes up to the first that has any, with a rule broken while they run and while tables are
+/// attached.
 fn found(defect: Option<Defect>) -> usize {
     let _planted = ondol_faults::set(defect).unwrap();
     let wrong = |ops| run(Kind::Nvm, ops).explore(Sampling::default().at_most(16), 5, 6_000).wrong.len();

@@ -11,7 +11,8 @@ use ondol_testkit::page_table;
 
 const P: u64 = PAGE as u64;
 
-/// Blocks 0 and 1 are swapped, 2 and 3 are written, all by others than who reads; what is read is a whole block that was there.
+/// Blocks 0 and 1 are swapped, 2 and 3 are written, all by others than who reads; what is read is a whole block that
+/// was there.
 fn crowd(table: &Arc<PageTable>) -> Vec<Task> {
     let task = |work: fn(&PageTable)| -> Task {
         let table = table.clone();

@@ -1,4 +1,5 @@
-//! Views show what their blocks hold: across writes, swaps, remaps and discards, beside other threads, and within the process's mappings.
+//! Views show what their blocks hold: across writes, swaps, remaps and discards, beside other threads, and within the
+//! process's mappings.
 
 use crate::rig::{BLOCKS, Op, PAGE, page, pool, read};
 use ondol_block::BlockStore;

@@ -21,7 +21,8 @@ fn flipped_bits() {
     for options in [PLAIN, CHECKSUMMED] {
         let bytes = base(options);
         assert_eq!(bytes, base(options), "the image is the same on every run");
-        // What lies in front, without the superblock, what is empty, and the contents of files, which are one byte again and again.
+        // What lies in front, without the superblock, what is empty, and the contents of files, which are one byte
+        // again and again.
         let is_data = |block: &[u8]| matches!(block[0], 1..=3) && block.iter().all(|byte| *byte == block[0]);
         let metadata: Vec<usize> = (2 * BLOCK..1200 * BLOCK)
             .filter(|&at| bytes[at / 16 * 16..at / 16 * 16 + 16].iter().any(|&byte| byte != 0))

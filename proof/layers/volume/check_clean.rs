@@ -1,5 +1,5 @@
-//! The check finds nothing on images that e2fsck finds nothing on: every option set of mke2fs that is supported, empty and
-//! filled by debugfs and by the kernel.
+//! The check finds nothing on images that e2fsck finds nothing on: every option set of mke2fs that is supported, empty
+//! and filled by debugfs and by the kernel.
 
 use crate::rig::{ImageFile, assert_clean, checked, mkfs, with_kernel};
 use std::fmt::Write;

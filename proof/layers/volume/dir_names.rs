@@ -162,7 +162,8 @@ fn immutable_and_append_only() {
     refused(v.unlink(TOP, b"frozen"));
     refused(v.link(frozen, TOP, b"other").map(drop));
     fs.create(only, "more");
-    // As a descriptor that was open before: an append-only file may be written to anywhere, an immutable one not even with nothing.
+    // As a descriptor that was open before: an append-only file may be written to anywhere, an immutable one not even
+    // with nothing.
     v.write(tail, 0, b"some").unwrap();
     assert_eq!(v.copy_range(tail, 0, tail, 8, 4, false).unwrap(), 4);
     assert_eq!(v.copy_range(tail, 100, tail, 0, 4, false).unwrap(), 0);

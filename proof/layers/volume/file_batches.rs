@@ -164,7 +164,8 @@ fn large(rig: &Rig, at: u64) -> (Ino, Batch) {
     (ino, batch)
 }
 
-/// The new end lies in a unit of allocation in which nothing is written: what was behind it there is neither in the file's blocks nor in the rest of the last one.
+/// The new end lies in a unit of allocation in which nothing is written: what was behind it there is neither in the
+/// file's blocks nor in the rest of the last one.
 fn what_a_large_batch_cuts_off_is_nowhere() {
     const SIZE: usize = (6 << 20) + 1000;
     for clusters in [&["-b", "1024"][..], &["-b", "1024", "-O", "bigalloc", "-C", "8192", "-m", "0"]] {

@@ -1,4 +1,5 @@
-//! A crash at any write of the store leaves batches whole or not at all, in every data mode, also those of several files and those that are exchanged.
+//! A crash at any write of the store leaves batches whole or not at all, in every data mode, also those of several
+//! files and those that are exchanged.
 
 use crate::file_util::{Random, fsck, ino_of, medium, mkfs, options, unmount};
 use ondol_block::{BlockStore, RamStore};

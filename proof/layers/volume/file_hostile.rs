@@ -1,4 +1,5 @@
-//! Mappings that lie: whatever they say, the answer is an error, and nothing that belongs to the file system is overwritten.
+//! Mappings that lie: whatever they say, the answer is an error, and nothing that belongs to the file system is
+//! overwritten.
 
 use crate::file_util::{Random, debugfs, ino_of, mkfs, mount};
 use ondol_testkit::{over_engines, over_two_engines};

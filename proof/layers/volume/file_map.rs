@@ -1,5 +1,5 @@
-//! Files with ext2's block map: all its levels, its limits, what becomes of its pointer blocks, and directories and symlinks
-//! that have one.
+//! Files with ext2's block map: all its levels, its limits, what becomes of its pointer blocks, and directories and
+//! symlinks that have one.
 
 use crate::file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount, run};
 use ondol_testkit::{over_engines, over_two_engines};

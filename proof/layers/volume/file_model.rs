@@ -1,4 +1,5 @@
-//! Random changes of files against plain vectors, on 1 KiB and 4 KiB blocks, with both engines, in all data modes, with remounts.
+//! Random changes of files against plain vectors, on 1 KiB and 4 KiB blocks, with both engines, in all data modes, with
+//! remounts.
 
 use crate::file_util::{Random, Rig, dump, ino_of, mkfs, mount};
 use ondol_testkit::rig::Setup;

@@ -32,7 +32,8 @@ fn parts(random: &mut Random, size: u64, is_large: bool) -> Vec<(u64, Vec<u8>)> 
     }
 }
 
-/// Writes files of up to `most` bytes in parts, holes and unwritten blocks among them. How many calls were done by an exchange.
+/// Writes files of up to `most` bytes in parts, holes and unwritten blocks among them. How many calls were done by an
+/// exchange.
 fn run(rig: Rig, most: u64) -> u64 {
     let (ino, mut random, mut content) = (file(&rig), Random(11), Vec::new());
     for n in 0..60 {

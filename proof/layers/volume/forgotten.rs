@@ -1,4 +1,5 @@
-//! Inodes that somebody knows by number outlive their names until they are forgotten: to their users, on the image, after a crash.
+//! Inodes that somebody knows by number outlive their names until they are forgotten: to their users, on the image,
+//! after a crash.
 
 use crate::rig::{Fs, USER, assert_clean, checked, mkfs};
 use ondol_testkit::{SetWhenDropped, over_setups};

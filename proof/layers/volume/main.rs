@@ -1,4 +1,5 @@
-//! The volume through its own interface, on images of mke2fs and in all engines and data modes; judged by e2fsck, debugfs and the kernel.
+//! The volume through its own interface, on images of mke2fs and in all engines and data modes; judged by e2fsck,
+//! debugfs and the kernel.
 //!
 //! One program, so that tests which wait for others' programs leave no processor idle.
 

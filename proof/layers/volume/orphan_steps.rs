@@ -1,5 +1,5 @@
-//! Deleting and cutting a file takes several operations where the journal is small; a crash between any two of them loses
-//! nothing and leaks nothing.
+//! Deleting and cutting a file takes several operations where the journal is small; a crash between any two of them
+//! loses nothing and leaks nothing.
 
 use crate::rig::{Fs, mkfs};
 use ondol_block::{LayerStore, RamStore};

@@ -72,7 +72,8 @@ fn inode_tables_that_nobody_uses_are_not_read() {
         }
         rig.store.stats().reads - before
     };
-    // Of 100 blocks of the table none, and of bitmaps those that there are. A log of changed bytes needs what they change.
+    // Of 100 blocks of the table none, and of bitmaps those that there are. A log of changed bytes needs what they
+    // change.
     let setup = Setup::current();
     let table = if setup.has_pool() && !setup.lies_in_pool() { 100 } else { 0 };
     let first = reads(&rig, 0);

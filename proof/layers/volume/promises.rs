@@ -1,6 +1,6 @@
-//! What operations are promised and what they spend. An operation that needs more than it was planned with panics wherever tests run
-//! (`debug_assertions`); here every operation meets every engine, data mode and kind of image at the thresholds of the code, on journals
-//! so small that a promise far above what is spent is refused as too big.
+//! What operations are promised and what they spend. An operation that needs more than it was planned with panics
+//! wherever tests run (`debug_assertions`); here every operation meets every engine, data mode and kind of image at the
+//! thresholds of the code, on journals so small that a promise far above what is spent is refused as too big.
 
 use crate::file_util::{Random, Rig, mkfs, mount};
 use crate::transaction_util::{append, create, find, remove_file, rename, set_len, set_xattr, write_at};

@@ -1,4 +1,5 @@
-//! What a crash at any moment leaves of transactions: all that may be left of unflushed writes while they are few, many otherwise.
+//! What a crash at any moment leaves of transactions: all that may be left of unflushed writes while they are few, many
+//! otherwise.
 
 use crate::file_util::{fsck, medium, mkfs, mount, open, options, unmount};
 use crate::transaction_util::*;
@@ -25,7 +26,8 @@ fn mounted(store: Arc<dyn BlockStore>, data: DataMode) -> (Arc<dyn Engine>, Volu
     Setup::current().with_data(data).run(|| open(store, env, options()))
 }
 
-/// Four files that belong together: one is replaced, one overwritten in place, one removed, one new under a moved directory.
+/// Four files that belong together: one is replaced, one overwritten in place, one removed, one new under a moved
+/// directory.
 fn change(n: u8) -> Vec<Step> {
     let (here, there) = if n % 2 == 1 { ("/x", "/y/z") } else { ("/y/z", "/x") };
     let mut steps = replace("/replaced", &vec![n; 1500 + 700 * usize::from(n)]).to_vec();
@@ -56,8 +58,8 @@ fn each_crash(base: &[u8], events: &[Event], mut check: impl FnMut(Vec<u8>, u64)
     sampling.each(&medium(base), events, |layers, mark| check(layers[0].to_bytes(), mark));
 }
 
-/// Runs transactions on a recorded volume; the states between them, and what was written. Mark `n` says that `n` of them are
-/// durable.
+/// Runs transactions on a recorded volume; the states between them, and what was written. Mark `n` says that `n` of
+/// them are durable.
 fn record(base: &[u8], data: DataMode) -> (Vec<Tree>, Vec<Event>) {
     let domain = PowerDomain::new();
     let store = Arc::new(Recorder::new(RamStore::from_bytes(base.to_vec()), 0, domain.clone()));

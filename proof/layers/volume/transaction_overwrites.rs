@@ -1,5 +1,5 @@
-//! Several changes of one file in one transaction, around all thresholds: later bytes lie over earlier ones, whichever way each of them
-//! goes to the medium.
+//! Several changes of one file in one transaction, around all thresholds: later bytes lie over earlier ones, whichever
+//! way each of them goes to the medium.
 
 use crate::file_util::{Random, Rig, mkfs, mount};
 use crate::transaction_util::{apply, find, set_len, write_at};

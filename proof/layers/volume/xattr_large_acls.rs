@@ -1,5 +1,5 @@
-//! ACLs that fit into no block of attributes and lie in inodes of their own, and ACLs beside contents in the inode: set, inherited,
-//! changed with the permission bits, replaced, and gone without a trace.
+//! ACLs that fit into no block of attributes and lie in inodes of their own, and ACLs beside contents in the inode:
+//! set, inherited, changed with the permission bits, replaced, and gone without a trace.
 
 use crate::rig::{Fs, USER, assert_clean, mkfs, with_kernel};
 use ondol_testkit::over_engines;
@@ -178,8 +178,9 @@ fn kernel_get(path: &Path, name: &str) -> Vec<u8> {
     value
 }
 
-/// The kernel inherits and changes ours as we do, and we the kernel's. Not in inodes of 128 bytes: there its mkdir counts a value
-/// once too often that is access and default ACL of the new directory (Linux 6.18; e2fsck says so of an image that is all its own).
+/// The kernel inherits and changes ours as we do, and we the kernel's. Not in inodes of 128 bytes: there its mkdir
+/// counts a value once too often that is access and default ACL of the new directory (Linux 6.18; e2fsck says so of an
+/// image that is all its own).
 fn large_acls_go_both_ways_with_the_kernel() {
     for (options, users) in IMAGES.into_iter().filter(|(options, _)| !options.contains(&"128")) {
         let fs = Fs::mount(mkfs(32, options));

@@ -1,4 +1,5 @@
-//! What workloads cost in object storage, by the size of chunks: requests and bytes first, then time. The store is a directory whose requests take so much longer.
+//! What workloads cost in object storage, by the size of chunks: requests and bytes first, then time. The store is a
+//! directory whose requests take so much longer.
 //!
 //! ```sh
 //! cargo run --release --manifest-path proof/Cargo.toml -p ondol-objects --example chunks -- DIR [DELAY_MS]... [--only WORKLOAD]

@@ -152,7 +152,8 @@ fn snapshots_and_clones_have_what_has_bypassed_the_log() {
 const HELD_NEXT: usize = 1;
 const HELD: usize = 2;
 
-/// A store at which something is done once, before the first question about the log, and where sorted objects wait until they may be put, or objects of the log.
+/// A store at which something is done once, before the first question about the log, and where sorted objects wait
+/// until they may be put, or objects of the log.
 #[derive(Default)]
 pub(super) struct Between {
     pub(super) inner: Option<Unruly>,
@@ -309,7 +310,8 @@ fn a_writer_that_was_taken_over_acknowledges_nothing_that_has_bypassed_the_log()
     assert!(holds(&home, 100, 64, 5000));
 }
 
-/// Takes what the database puts first and holds what it puts then: a batch comes meanwhile, which the same flush of the log takes, and the flush of sorted objects does not.
+/// Takes what the database puts first and holds what it puts then: a batch comes meanwhile, which the same flush of the
+/// log takes, and the flush of sorted objects does not.
 fn split(chunks: u64) -> (Arc<InMemory>, Home, u64) {
     let memory = Arc::new(InMemory::new());
     let logs = Arc::new(AtomicUsize::new(0));

@@ -40,7 +40,8 @@ type States = BTreeMap<u64, Vec<u8>>;
 
 const CHUNKS: u64 = 64;
 
-/// Batches of several chunks that overwrite, discard and leave. States, and how many events there were when each was settled.
+/// Batches of several chunks that overwrite, discard and leave. States, and how many events there were when each was
+/// settled.
 fn run(store: &Unruly, size: u64, opening: &Opening) -> (States, Vec<(usize, u64)>) {
     let home = Home::make(&bucket(store.clone()), making_of(size, CHUNKS), opening).unwrap();
     let mut random = Random(11);
@@ -90,7 +91,8 @@ async fn apply(store: &InMemory, request: Request) {
     }
 }
 
-/// The objects of `begun` after the first `cut` events: what was answered is there, and of what was asked and not answered, or failed, all or nothing.
+/// The objects of `begun` after the first `cut` events: what was answered is there, and of what was asked and not
+/// answered, or failed, all or nothing.
 pub(super) async fn objects(begun: InMemory, events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemory> {
     let (store, mut asked) = (begun, BTreeMap::new());
     for event in events.into_iter().take(cut) {

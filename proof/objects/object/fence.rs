@@ -93,7 +93,8 @@ fn whoever_is_idle_learns_it_when_the_lease_is_renewed() {
     assert!(matches!(cause(&old.flush().unwrap_err()), HomeError::Fenced { .. }));
 }
 
-/// Two writers take the volume from each other. Each batch has two blocks of its own, beside those of others in larger chunks, so that all that was acknowledged must be there in the end, and a batch in it whole or not at all.
+/// Two writers take the volume from each other. Each batch has two blocks of its own, beside those of others in larger
+/// chunks, so that all that was acknowledged must be there in the end, and a batch in it whole or not at all.
 fn race(store: &Unruly, size: u64, rounds_and_batches: (u64, u64), seed: u64) {
     race_in(&|| bucket(store.clone()), size, rounds_and_batches, seed);
 }

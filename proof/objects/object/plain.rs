@@ -7,7 +7,8 @@ use ondol_stores::unruly::Plan;
 use std::io::IoSlice;
 use std::sync::Barrier;
 
-/// Random writes, discards, batches and flushes against plain bytes; then the volume is closed or dropped, and opened again.
+/// Random writes, discards, batches and flushes against plain bytes; then the volume is closed or dropped, and opened
+/// again.
 fn against_model(chunk: u64, seed: u64, rounds: u64) {
     const SIZE: u64 = 1 << 20;
     let store = unruly();

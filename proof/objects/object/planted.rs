@@ -1,4 +1,5 @@
-//! Rules that are broken on purpose: each is found, and nothing where nothing is planted. Others are found by the crash laboratory.
+//! Rules that are broken on purpose: each is found, and nothing where nothing is planted. Others are found by the crash
+//! laboratory.
 
 use super::bypass::{Between, holds, submit};
 use super::crash::objects;

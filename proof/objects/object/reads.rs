@@ -7,7 +7,8 @@ use ondol_stores::unruly::Plan;
 /// Bytes of the volumes here.
 const VOLUME: u64 = 48 << 20;
 
-/// A volume full of bytes that LZ4 can do nothing with, with some blocks written again, opened anew while the store follows a plan.
+/// A volume full of bytes that LZ4 can do nothing with, with some blocks written again, opened anew while the store
+/// follows a plan.
 fn full(store: &Unruly, chunk: u64, plan: Plan) -> (Home, Vec<u8>) {
     let making = making_of(chunk, VOLUME / 4096);
     // What is read ahead is in this cache.
@@ -54,7 +55,8 @@ fn reads_in_order_are_few_requests_and_several_at_once() {
             let (gets, at_once) = in_order(&store, &home, &bytes, len);
             let down = home.requests().down - down;
             assert!(down <= VOLUME + VOLUME / 8, "chunks of {chunk}, reads of {len}: {down} bytes");
-            // Up to 2 MiB each, which may lie in two objects; fewer while it is not sure yet that it goes on; indexes and filters of twelve objects.
+            // Up to 2 MiB each, which may lie in two objects; fewer while it is not sure yet that it goes on; indexes
+            // and filters of twelve objects.
             assert!(gets <= 140, "chunks of {chunk}, reads of {len}: {gets} gets");
             assert!(at_once >= 4, "chunks of {chunk}, reads of {len}: {at_once} at once");
         }

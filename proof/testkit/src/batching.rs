@@ -1,4 +1,5 @@
-//! A store that takes batches, over any other. A batch is not one event there, so whoever cuts the power takes a store that records it as one.
+//! A store that takes batches, over any other. A batch is not one event there, so whoever cuts the power takes a store
+//! that records it as one.
 
 use crate::over::passed_on;
 use ondol_block::{BlockStore, Caps, Result};
@@ -18,8 +19,8 @@ pub(crate) struct Batching {
 }
 
 impl Batching {
-    /// Over a store that holds an image. A batch has room for a quarter of the image's journal, as a transaction of engines that have a log: what
-    /// tests try to be too much for these is too much for it.
+    /// Over a store that holds an image. A batch has room for a quarter of the image's journal, as a transaction of
+    /// engines that have a log: what tests try to be too much for these is too much for it.
     pub(crate) fn new(inner: Arc<dyn BlockStore>) -> Self {
         let image = Image::open(inner.clone()).expect("an image");
         let journal: u64 = image.journal_map().map_or(0, |runs| runs.iter().map(|(_, len)| *len).sum());

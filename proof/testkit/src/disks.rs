@@ -1,5 +1,5 @@
-//! What a volume lies on, as whoever cuts the power has it: the image, or the pool that it is in; behind it the device of its journal where that is another; behind
-//! those its NVM pool, if it has one in front.
+//! What a volume lies on, as whoever cuts the power has it: the image, or the pool that it is in; behind it the device
+//! of its journal where that is another; behind those its NVM pool, if it has one in front.
 
 use crate::batching;
 use ondol::Media;
@@ -179,7 +179,8 @@ pub fn store(layer: Layer) -> LayerStore {
     LayerStore::new(layer).with_batches(batching::MOST * u64::from(block))
 }
 
-/// A pool in front of a volume, with a log of so many bytes and half as many for file data, on memory of this persistence domain.
+/// A pool in front of a volume, with a log of so many bytes and half as many for file data, on memory of this
+/// persistence domain.
 ///
 /// # Panics
 /// There is no memory for it, or it is too small for a pool.
@@ -222,8 +223,8 @@ const PAGE: usize = 4096;
 /// Pages beyond the blocks of an image in a pool: few, so that writers come to their end.
 const RESERVE: u64 = 96;
 
-/// The same image in a pool of its own on memory of this persistence domain. One transaction of its page table has room for `lines` lines, in units of 64. Beside the table there
-/// is a log of `log` bytes, if it is to have one.
+/// The same image in a pool of its own on memory of this persistence domain. One transaction of its page table has room
+/// for `lines` lines, in units of 64. Beside the table there is a log of `log` bytes, if it is to have one.
 ///
 /// # Panics
 /// There is no memory for it, or no table is so large.

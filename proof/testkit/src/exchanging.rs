@@ -1,4 +1,5 @@
-//! A store whose blocks can be exchanged, over any other: by copies. What is exchanged together is not one event, so whoever cuts the power takes a page table.
+//! A store whose blocks can be exchanged, over any other: by copies. What is exchanged together is not one event, so
+//! whoever cuts the power takes a page table.
 
 use crate::over::passed_on;
 use ondol_block::{BlockStore, Caps, Result, Swaps};

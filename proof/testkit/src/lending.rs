@@ -1,4 +1,5 @@
-//! A store that lends pages, over any other: what is written into them is copied when a block gets one. So whoever cuts the power takes a page table.
+//! A store that lends pages, over any other: what is written into them is copied when a block gets one. So whoever cuts
+//! the power takes a page table.
 
 use crate::over::passed_on;
 use ondol_block::{BlockStore, Caps, PageLender, Result};

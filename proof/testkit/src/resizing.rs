@@ -293,8 +293,10 @@ fn fill_before(volume: &Volume, end: u64) -> ondol::Result<()> {
     }
 }
 
-/// Two files of which a part lies behind the new end. The groups before `second` have exactly as many free blocks as the first file needs, all of them in `first`. So the shrink
-/// does not look at the bitmap of `second` before the first file has moved, and there its old mapping is then the first block that the bitmap has free. `third` has room for the second file.
+/// Two files of which a part lies behind the new end. The groups before `second` have exactly as many free blocks as
+/// the first file needs, all of them in `first`. So the shrink does not look at the bitmap of `second` before the first
+/// file has moved, and there its old mapping is then the first block that the bitmap has free. `third` has room for the
+/// second file.
 fn fill_in_turn(volume: &Volume, bytes: &[u8], end: u64) -> Result<(), String> {
     const PIECES: u64 = 8;
     let sb = Image::open(on(bytes)).map_err(text)?.superblock().clone();

@@ -1,7 +1,8 @@
-//! Volumes by inode number over images in memory, with any engine in any data mode: the one way in which tests below the library
-//! open them.
+//! Volumes by inode number over images in memory, with any engine in any data mode: the one way in which tests below
+//! the library open them.
 //!
-//! [`Setup`] says which engine and mode. A test takes it from [`Setup::current`], which is that of the `over_setups!` that runs it:
+//! [`Setup`] says which engine and mode. A test takes it from [`Setup::current`], which is that of the `over_setups!`
+//! that runs it:
 //!
 //! ```text
 //!   over_setups! { grows, shrinks }     each of the functions as a test for each of Setup::ALL, such as `compressed_ordered::grows`
@@ -138,7 +139,8 @@ impl Setup {
         matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
     }
 
-    /// Whether what its engine asks of a store is done for each block by itself here: exchanges, which a page table spares, and what is in a batch.
+    /// Whether what its engine asks of a store is done for each block by itself here: exchanges, which a page table
+    /// spares, and what is in a batch.
     pub fn goes_block_by_block(self) -> bool {
         matches!(self.engine, JournalEngine::Swap | JournalEngine::Batch)
     }
@@ -153,7 +155,8 @@ impl Setup {
         !self.engine.logs_as_jbd2()
     }
 
-    /// Whether new data stays in memory until its commit, or until much of it waits, and what is written over it then, too.
+    /// Whether new data stays in memory until its commit, or until much of it waits, and what is written over it then,
+    /// too.
     pub fn keeps_new_data(self) -> bool {
         self.engine == JournalEngine::Classic && self.data != DataMode::Journal
     }
@@ -246,7 +249,8 @@ const PAGES: u64 = 4 << 20;
 /// Bytes of the log of a pool in front of a whole volume: little enough to be filled.
 const LOG: u64 = 6 << 20;
 
-/// A new pool in memory, with a log of so many bytes and some pages for file data of this kind: fewer than some tests write.
+/// A new pool in memory, with a log of so many bytes and some pages for file data of this kind: fewer than some tests
+/// write.
 fn pool(log: u64, pages: AreaKind) -> Pool {
     let areas = vec![(AreaKind::JOURNAL_LOG, log), (pages, PAGES)];
     let spec = PoolSpec { uuid: System.random_uuid(), areas, ..PoolSpec::default() };
@@ -274,8 +278,8 @@ fn records(
     (home, of(log, image.superblock().blocks_count()))
 }
 
-/// Recovers what is on `store` and opens it with the current [`Setup`], orphans not yet processed. The data mode is the setup's, whatever
-/// `options` say.
+/// Recovers what is on `store` and opens it with the current [`Setup`], orphans not yet processed. The data mode is the
+/// setup's, whatever `options` say.
 ///
 /// # Panics
 /// It cannot be opened.
@@ -345,7 +349,8 @@ macro_rules! over_image_engines {
     };
 }
 
-/// Each of the functions as a test for one [`Setup`] of each engine: for tests that take long, or whose subject no data mode touches.
+/// Each of the functions as a test for one [`Setup`] of each engine: for tests that take long, or whose subject no data
+/// mode touches.
 #[macro_export]
 macro_rules! over_engines {
     ($($test:ident),+ $(,)?) => {

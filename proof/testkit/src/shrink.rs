@@ -2,8 +2,8 @@
 
 use crate::op::Op;
 
-/// The sequence without every call that it fails without: first in large pieces, then one by one, until nothing more can
-/// be left out; then the same within its transactions. `fails` says whether a sequence still fails.
+/// The sequence without every call that it fails without: first in large pieces, then one by one, until nothing more
+/// can be left out; then the same within its transactions. `fails` says whether a sequence still fails.
 pub fn shrink(ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
     let mut ops = without(ops, &fails);
     for i in 0..ops.len() {

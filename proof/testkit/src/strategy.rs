@@ -24,7 +24,8 @@ pub struct Mix {
     pub transactions: bool,
     /// `collapse` and `insert`; the kernel lets no FUSE server have them.
     pub shifts: bool,
-    /// `exchange` and `exchange-ends`, which are an ioctl of their own on a mount, and `map-commit`, which is the library's.
+    /// `exchange` and `exchange-ends`, which are an ioctl of their own on a mount, and `map-commit`, which is the
+    /// library's.
     pub exchanges: bool,
     /// ACLs, flags, setgid bits, whiteouts, and files without a name.
     pub extended: bool,
@@ -72,8 +73,8 @@ pub fn ops(len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
     ops_of(Mix::default(), len)
 }
 
-/// Sequences of the calls that `mix` allows, behind some that make a few directories and files. Every write has a fill of
-/// its own.
+/// Sequences of the calls that `mix` allows, behind some that make a few directories and files. Every write has a fill
+/// of its own.
 pub fn ops_of(mix: Mix, len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
     let first = ["mkdir /d 0755", "mkdir /e 0755", "mkdir /d/e 0700", "create /a 0644", "create /d/a 0644"];
     let first = first.map(|line| line.parse::<Op>().expect("a call")).to_vec();
@@ -152,8 +153,8 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
     Union::new_weighted(choices).boxed()
 }
 
-/// A few calls that can be steps: any, changes of files that are mostly there, and what programs do to replace files and
-/// directories as a whole.
+/// A few calls that can be steps: any, changes of files that are mostly there, and what programs do to replace files
+/// and directories as a whole.
 fn transaction(mix: Mix) -> BoxedStrategy<Op> {
     let mix = Mix { handles: false, max_len: mix.max_len.min(LONGEST_STEP), ..mix };
     let choices: Vec<Choice> = names(mix).into_iter().chain(contents(mix)).chain(attributes(mix)).collect();

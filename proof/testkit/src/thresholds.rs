@@ -1,8 +1,8 @@
 //! Where the code begins to do something else: sizes and numbers that tests have to cross.
 //!
-//! One table, [`all`], for volumes of one [`Geometry`]. Each row is computed from the constants and functions of the code that it is
-//! about, so that it follows them. [`Threshold::around`] gives the values on both sides; [`bytes`], [`values`] and [`targets`] are what
-//! generators draw from, for blocks of every size that tests use.
+//! One table, [`all`], for volumes of one [`Geometry`]. Each row is computed from the constants and functions of the
+//! code that it is about, so that it follows them. [`Threshold::around`] gives the values on both sides; [`bytes`],
+//! [`values`] and [`targets`] are what generators draw from, for blocks of every size that tests use.
 
 use ondol_format::extent::{self, MAX_LEN, MAX_LOGICAL};
 use ondol_format::inode::{FAST_SYMLINK_MAX, LINK_MAX};
@@ -82,7 +82,8 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// The value, and those next to it: one less and one more, and where whole blocks decide, a block less and a block more.
+    /// The value, and those next to it: one less and one more, and where whole blocks decide, a block less and a block
+    /// more.
     pub fn around(self) -> impl Iterator<Item = u64> {
         let Self { at, unit, .. } = self;
         let all = [at.saturating_sub(unit), at.saturating_sub(1), at, at.saturating_add(1), at.saturating_add(unit)];
@@ -184,8 +185,8 @@ fn value_most(fits: impl Fn(&[Xattr]) -> bool) -> usize {
     (0..).take_while(|&n| fits(&[Xattr::new(index::USER, "a", vec![0; n])])).last().unwrap_or_default()
 }
 
-/// Values around all thresholds that count one of these, and around their multiples, of volumes of all [`Geometry::usual`] ones, in order. Generators ask for
-/// them at each call that they make, so they are computed once.
+/// Values around all thresholds that count one of these, and around their multiples, of volumes of all
+/// [`Geometry::usual`] ones, in order. Generators ask for them at each call that they make, so they are computed once.
 struct Drawn(LazyLock<Vec<u64>>);
 
 impl Drawn {

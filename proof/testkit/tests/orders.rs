@@ -64,8 +64,8 @@ fn what_is_left_tells_orders_apart() {
     let other = model("create /a 0644\nwrite /a 0 5 #2").snapshot();
     let concurrent = events("0+ 1+ 0- 1-");
     let orders = Orders::find(&start, &calls, &concurrent, &one).unwrap();
-    // Neither, the second, both, with either file held or not where it still can be; that only the first was done is on no
-    // order that ends with it.
+    // Neither, the second, both, with either file held or not where it still can be; that only the first was done is on
+    // no order that ends with it.
     assert_eq!(orders.len(), 7);
     assert!(orders.judge(DataMode::Journal, 4, &other).is_ok());
     assert!(Orders::find(&start, &calls, &events("0+ 0- 1+ 1-"), &other).is_ok());

@@ -1,12 +1,12 @@
-//! EIO at every transfer: each read, write and flush of short workloads fails, once or for good, while a volume that has
-//! to be recovered is opened, used and closed.
+//! EIO at every transfer: each read, write and flush of short workloads fails, once or for good, while a volume that
+//! has to be recovered is opened, used and closed.
 //!
-//! Every call then returns what it should or an error; after a failed flush, or a failed write into the journal, no fsync
-//! succeeds any more; and power that is lost while it happens, or at its end, leaves what recovers to a state that is allowed: a prefix of the
-//! calls, with everything that an fsync has promised.
+//! Every call then returns what it should or an error; after a failed flush, or a failed write into the journal, no
+//! fsync succeeds any more; and power that is lost while it happens, or at its end, leaves what recovers to a state
+//! that is allowed: a prefix of the calls, with everything that an fsync has promised.
 //!
-//! `ONDOL_POINTS` says how many transfers of each kind fail in each workload (0 for all), `ONDOL_FSCK_EVERY` how often e2fsck
-//! judges what is left, too.
+//! `ONDOL_POINTS` says how many transfers of each kind fail in each workload (0 for all), `ONDOL_FSCK_EVERY` how often
+//! e2fsck judges what is left, too.
 
 use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};

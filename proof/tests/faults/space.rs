@@ -1,7 +1,9 @@
-//! ENOSPC at every allocation: workloads on volumes that have exactly so many free blocks, or inodes, left, from none up to as
-//! many as they need. Each call succeeds as the model says, or fails for lack of space and has changed nothing.
+//! ENOSPC at every allocation: workloads on volumes that have exactly so many free blocks, or inodes, left, from none
+//! up to as many as they need. Each call succeeds as the model says, or fails for lack of space and has changed
+//! nothing.
 //!
-//! `ONDOL_FSCK_EVERY` says how often e2fsck judges a closed volume, `ONDOL_CRASH_EVERY` how often a run is crashed everywhere.
+//! `ONDOL_FSCK_EVERY` says how often e2fsck judges a closed volume, `ONDOL_CRASH_EVERY` how often a run is crashed
+//! everywhere.
 
 use crate::common::{self, store_of};
 use ondol::DataMode;
@@ -25,7 +27,8 @@ enum Scarce {
     Inodes,
 }
 
-/// Blocks that a call may ask for beyond what it takes: the worst case of every tree and directory that may have to grow.
+/// Blocks that a call may ask for beyond what it takes: the worst case of every tree and directory that may have to
+/// grow.
 const SLACK: u64 = 24;
 
 struct Prepared {
@@ -53,7 +56,8 @@ fn fresh() -> Layer {
     FRESH.get_or_init(make).clone()
 }
 
-/// A volume on which the calls before were made, and of which `left` blocks or inodes are free; with `None`, nearly all.
+/// A volume on which the calls before were made, and of which `left` blocks or inodes are free; with `None`, nearly
+/// all.
 fn prepare(workload: &Workload, data: DataMode, what: Scarce, left: Option<u64>) -> Prepared {
     let (store, dynamic) = store_of(&fresh());
     let mut lockstep = Lockstep::new(Library::open(dynamic, &image::options(data), 1).unwrap()).unwrap();
@@ -71,8 +75,8 @@ fn prepare(workload: &Workload, data: DataMode, what: Scarce, left: Option<u64>)
     Prepared { lockstep, store }
 }
 
-/// Two files take all blocks but these: one most of them, the other what is missing, one by one. The last ones, which are held
-/// back from files whose extent tree might have to grow, go to symbolic links.
+/// Two files take all blocks but these: one most of them, the other what is missing, one by one. The last ones, which
+/// are held back from files whose extent tree might have to grow, go to symbolic links.
 fn hog_blocks(lockstep: &mut Lockstep<Library>, left: u64) {
     for hog in ["/hog", "/small-hog"] {
         step(lockstep, &format!("create {hog} 0644")).unwrap();

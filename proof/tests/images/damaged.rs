@@ -1,5 +1,5 @@
-//! Damage that keeps an image from being mounted: in every structure that opening reads, of clean images, of crashed ones, and of
-//! one with orphans. What cannot be mounted stays an image that e2fsck can mend.
+//! Damage that keeps an image from being mounted: in every structure that opening reads, of clean images, of crashed
+//! ones, and of one with orphans. What cannot be mounted stays an image that e2fsck can mend.
 
 use ondol::{JournalEngine, Options, Volume};
 use ondol_block::{BlockStore, RamStore};
@@ -34,7 +34,8 @@ fn open(store: &Arc<RamStore>, engine: JournalEngine) -> ondol::Result<Volume> {
     Volume::open_stepped(store.clone(), &Options::default().with_journal(engine), image::clock(3))
 }
 
-/// An image with files, a directory of several blocks, and (but for a clean one) an orphan with an extent tree and the last changes in the journal alone.
+/// An image with files, a directory of several blocks, and (but for a clean one) an orphan with an extent tree and the
+/// last changes in the journal alone.
 fn image(left: Left, features: &str) -> Vec<u8> {
     let store = store(&Spec::new(16 << 20, BLOCK as u32).with(features).make().unwrap());
     let engine = match left {

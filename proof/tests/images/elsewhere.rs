@@ -180,7 +180,8 @@ pub(crate) fn a_protected_volume_is_held() {
         must_be_in_use(options, "on vm as memory", opened);
     }
     must_be_in_use("tune", "on vm as memory", ondol::tune_store(store.clone(), &ondol::Tune::default(), env()));
-    // A check waits by the machine's clock, for as long as the holder was late at last: by minutes until it is on time again.
+    // A check waits by the machine's clock, for as long as the holder was late at last: by minutes until it is on time
+    // again.
     theirs.advance(6_000_000_000);
     holder.step_until_idle().expect("steps");
     let reading: Arc<dyn BlockStore> = store.clone();

@@ -1,5 +1,6 @@
-//! Images whose journal has a fast-commit area in use: left dirty by the kernel, recovered by us. What was fsynced is there, as the kernel's
-//! own replay has it, and e2fsck finds nothing to mend; also when our replay is interrupted anywhere.
+//! Images whose journal has a fast-commit area in use: left dirty by the kernel, recovered by us. What was fsynced is
+//! there, as the kernel's own replay has it, and e2fsck finds nothing to mend; also when our replay is interrupted
+//! anywhere.
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 use ondol::{Options, Volume};
@@ -106,8 +107,8 @@ fn seen_by_kernel(bytes: &[u8]) -> Snapshot {
 }
 
 fn must_equal(want: &Snapshot, found: &Snapshot, who: &str) {
-    // Fast commits do not tell the times of directories, and the kernel's replay of a mkdir counts its links wrong; that ours
-    // are right e2fsck says.
+    // Fast commits do not tell the times of directories, and the kernel's replay of a mkdir counts its links wrong;
+    // that ours are right e2fsck says.
     let mut lines = want.differences(found, Strictness::Whole);
     lines.retain(|line| !line.contains("mtime") && !line.contains("link count"));
     assert!(lines.is_empty(), "{who}:\n{}", lines.join("\n"));
@@ -196,8 +197,8 @@ fn fast_commits_of_the_kernel_are_replayed() {
     }
 }
 
-/// An area that is full to its last block, as it is until the next commit. Recovery of jbd2 and of e2fsck reads one block beyond the
-/// journal then and calls it corrupt, so what the live volume has is the measure.
+/// An area that is full to its last block, as it is until the next commit. Recovery of jbd2 and of e2fsck reads one
+/// block beyond the journal then and calls it corrupt, so what the live volume has is the measure.
 #[test]
 fn a_full_area_is_replayed() {
     if skips(no_kernel_mount()) {
@@ -237,8 +238,8 @@ fn unwritten(bytes: &[u8]) -> Vec<Range<u64>> {
     image.unwritten_tables().expect("descriptors")
 }
 
-/// Fast commits that take the first inodes of groups whose tables are garbage as yet, each larger than the log: that they are zeroed needs
-/// no room in it.
+/// Fast commits that take the first inodes of groups whose tables are garbage as yet, each larger than the log: that
+/// they are zeroed needs no room in it.
 #[test]
 fn tables_larger_than_the_log_are_zeroed() {
     if skips(no_kernel_mount()) {
@@ -317,7 +318,8 @@ fn a_torn_fast_commit_does_not_count() {
     }
 }
 
-/// Recovery by force does not give up fast commits, which it cannot replay into a damaged image: it is refused, and nothing changes.
+/// Recovery by force does not give up fast commits, which it cannot replay into a damaged image: it is refused, and
+/// nothing changes.
 #[test]
 fn fast_commits_are_not_lost_by_force() {
     if skips(no_kernel_mount()) {

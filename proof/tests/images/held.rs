@@ -1,5 +1,5 @@
-//! Multiple mount protection while an image is being opened: who opens it keeps it however long recovery takes, lets go of it when
-//! opening fails, and leaves it to another host that has taken it.
+//! Multiple mount protection while an image is being opened: who opens it keeps it however long recovery takes, lets go
+//! of it when opening fails, and leaves it to another host that has taken it.
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStats, BlockStore, Caps, RamStore};

@@ -1,5 +1,6 @@
-//! `ondol tune --journal-size` and `journal_size=`: the journal gets another size, the volume keeps what it holds, and every ext4 program takes it; cut
-//! short anywhere, the image has the old journal or the new one, and nothing is lost or left over.
+//! `ondol tune --journal-size` and `journal_size=`: the journal gets another size, the volume keeps what it holds, and
+//! every ext4 program takes it; cut short anywhere, the image has the old journal or the new one, and nothing is lost
+//! or left over.
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 use ondol::{Options, Tune, Volume, check_media, tune_store};

@@ -1,6 +1,6 @@
-//! Journals as other versions and options of jbd2 write them: no checksums, the first, second and third kind, 32- and 64-bit block
-//! numbers, commits that do not wait for their blocks, superblocks without features. All are replayed, and what is torn in them is
-//! seen.
+//! Journals as other versions and options of jbd2 write them: no checksums, the first, second and third kind, 32- and
+//! 64-bit block numbers, commits that do not wait for their blocks, superblocks without features. All are replayed, and
+//! what is torn in them is seen.
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 use ondol::{Options, Volume};
@@ -47,7 +47,8 @@ fn last_image(bytes: &[u8]) -> usize {
     blocks[last + 1]
 }
 
-/// Debugfs writes a transaction with tags and checksums of a chosen kind: the block is replayed, and a flipped bit is seen.
+/// Debugfs writes a transaction with tags and checksums of a chosen kind: the block is replayed, and a flipped bit is
+/// seen.
 #[test]
 fn tags_of_every_kind() {
     for (features, size) in

@@ -1,4 +1,5 @@
-//! Images of every kind: as mke2fs, tune2fs and kernels make them, clean, crashed and damaged, on other media, and held by others.
+//! Images of every kind: as mke2fs, tune2fs and kernels make them, clean, crashed and damaged, on other media, and held
+//! by others.
 //!
 //! One program: most of these tests wait, for the kernel's clock or for whoever holds an image, while others work.
 
@@ -24,7 +25,8 @@ mod values;
 
 use std::thread;
 
-/// Tests that do little but wait, by the clocks of the kernel and of e2fsck, for whether somebody else has a volume: all at once, before others.
+/// Tests that do little but wait, by the clocks of the kernel and of e2fsck, for whether somebody else has a volume:
+/// all at once, before others.
 #[test]
 fn all_that_wait() {
     let tests: [(&str, fn()); 3] = [

@@ -1,5 +1,5 @@
-//! Images of many kinds, in both directions, clean and dirty: what we write is read by e2fsck, debugfs and the kernel, what
-//! mke2fs and the kernel write is read by us, and everybody replays everybody's journal.
+//! Images of many kinds, in both directions, clean and dirty: what we write is read by e2fsck, debugfs and the kernel,
+//! what mke2fs and the kernel write is read by us, and everybody replays everybody's journal.
 
 use ondol::{FormatOptions, Volume};
 use ondol_block::{BlockStore, RamStore};

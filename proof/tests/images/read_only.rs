@@ -1,5 +1,5 @@
-//! Mounts with `ro` change not a byte: of a clean image, of a dirty one that is replayed into memory, of a dirty one that is
-//! read as it lies, of one that must not be written.
+//! Mounts with `ro` change not a byte: of a clean image, of a dirty one that is replayed into memory, of a dirty one
+//! that is read as it lies, of one that must not be written.
 
 use ondol::{Options, Volume};
 use ondol_format::{RawSuperblock, RoCompat};

@@ -1,5 +1,5 @@
-//! `ondol resize`: volumes of every shape grow and shrink, keep what they hold, and are what e2fsck, debugfs and the kernel take; beside resize2fs
-//! they have the same size and nearly the same free space.
+//! `ondol resize`: volumes of every shape grow and shrink, keep what they hold, and are what e2fsck, debugfs and the
+//! kernel take; beside resize2fs they have the same size and nearly the same free space.
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 use ondol::{NewSize, Options, Volume, check_media, resize_media};
@@ -108,7 +108,8 @@ fn by_resize2fs(bytes: &[u8], size: u64) -> Option<[u64; 4]> {
     done.status.success().then(|| counts(&std::fs::read(&path).expect("read")))
 }
 
-/// The same size as resize2fs gives the same image, and as much free space but for what new maps take or spare. It does not resize all that we do.
+/// The same size as resize2fs gives the same image, and as much free space but for what new maps take or spare. It does
+/// not resize all that we do.
 fn beside(before: &[u8], store: &Arc<RamStore>, size: u64, what: &str) {
     let ours = counts(&store.to_bytes());
     let Some(theirs) = by_resize2fs(before, size).filter(|theirs| theirs[0] == ours[0]) else { return };
@@ -156,7 +157,8 @@ fn volumes_grow_and_keep_what_they_hold() {
     }
 }
 
-/// The shapes of [`GROWN`] that also shrink, with what they are filled with in more groups: what mke2fs is told, sizes in MiB.
+/// The shapes of [`GROWN`] that also shrink, with what they are filled with in more groups: what mke2fs is told, sizes
+/// in MiB.
 const SHRUNK: [(&str, u32, u64, u64); 15] = [
     ("", 1024, 100, 30),
     ("", 4096, 300, 100),
@@ -248,7 +250,8 @@ fn longest_run(file: &ondol::File) -> u64 {
     file.extents(0, u64::MAX).expect("extents").iter().map(|extent| extent.len).max().unwrap_or(0)
 }
 
-/// What is longer than an extent can be stays whole: a file in one run, and one of blocks that are allocated and not written.
+/// What is longer than an extent can be stays whole: a file in one run, and one of blocks that are allocated and not
+/// written.
 #[test]
 fn runs_longer_than_an_extent_are_kept() {
     let spec = Spec::new(256 * MIB, 1024).journal(4).with("-O sparse_super2,^resize_inode -G 16 -N 512");
@@ -277,7 +280,8 @@ fn runs_longer_than_an_extent_are_kept() {
     }
 }
 
-/// With flex_bg, inode tables of groups that are cut off lie in groups that stay, and some lie over the new end and over the end of its group.
+/// With flex_bg, inode tables of groups that are cut off lie in groups that stay, and some lie over the new end and
+/// over the end of its group.
 #[test]
 fn tables_over_the_new_end_are_cut_off() {
     let spec = Spec::new(128 * MIB, 1024).journal(1).with("-i 1024");

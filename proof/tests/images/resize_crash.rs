@@ -1,5 +1,5 @@
-//! Power may fail anywhere while a volume grows or shrinks: it is whole afterwards, of a size between the old one and the new one, holds what it held, and
-//! goes on from there. Planted defects are found so.
+//! Power may fail anywhere while a volume grows or shrinks: it is whole afterwards, of a size between the old one and
+//! the new one, holds what it held, and goes on from there. Planted defects are found so.
 
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
@@ -125,7 +125,8 @@ fn every_write_may_be_the_last(case: &Tooled) {
     }
 }
 
-/// What a transaction frees is not used again before it is durable, not even by what the same transaction moves afterwards.
+/// What a transaction frees is not used again before it is durable, not even by what the same transaction moves
+/// afterwards.
 #[test]
 fn blocks_are_not_used_again_within_a_transaction() {
     every_write_may_be_the_last(&case("shrunk-in-turn"));

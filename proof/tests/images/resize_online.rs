@@ -1,4 +1,5 @@
-//! A volume grows while it is used: in every engine, beside threads that write, through a file that is made longer; and with the power failing anywhere.
+//! A volume grows while it is used: in every engine, beside threads that write, through a file that is made longer; and
+//! with the power failing anywhere.
 #![allow(clippy::disallowed_methods, reason = "real threads run in real time")]
 
 use ondol::{FormatOptions, JournalEngine, NewSize, Options, Volume, check_media};

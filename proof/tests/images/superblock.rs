@@ -1,5 +1,5 @@
-//! What the superblock says of mounts and errors, its copies, and default mount options: written as ext4 writes them, honoured as
-//! it honours them.
+//! What the superblock says of mounts and errors, its copies, and default mount options: written as ext4 writes them,
+//! honoured as it honours them.
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};

@@ -1,5 +1,5 @@
-//! Every row of the table in docs/ext4.md: images are made as the row says, and what it says of them is tried against the kernel and
-//! e2fsck, in both directions, clean and crashed.
+//! Every row of the table in docs/ext4.md: images are made as the row says, and what it says of them is tried against
+//! the kernel and e2fsck, in both directions, clean and crashed.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real programs run in real time")]
 
 use ondol::{Options, Volume};

@@ -1,5 +1,5 @@
-//! ea_inode: values of attributes in inodes of their own, in both directions with the kernel, shared, replaced, removed, and deleted
-//! with their owners; crashed by the kernel and by us.
+//! ea_inode: values of attributes in inodes of their own, in both directions with the kernel, shared, replaced,
+//! removed, and deleted with their owners; crashed by the kernel and by us.
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};

@@ -1,4 +1,5 @@
-//! What the whole-stack tests share: parameters from the environment, why something cannot be mounted here, and the program as a mount.
+//! What the whole-stack tests share: parameters from the environment, why something cannot be mounted here, and the
+//! program as a mount.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
@@ -24,13 +25,14 @@ pub fn hunting() -> bool {
     std::env::var_os("ONDOL_HUNT").is_some()
 }
 
-/// How much of something random is tried: what `name` says in the environment, or else `long` in a hunt and `short` otherwise.
+/// How much of something random is tried: what `name` says in the environment, or else `long` in a hunt and `short`
+/// otherwise.
 pub fn depth(name: &str, short: u64, long: u64) -> u64 {
     parameter(name, if hunting() { long } else { short })
 }
 
-/// The image of a live mount as it is while nothing is written to it. A copy that is made during a write may have half a block,
-/// which no power cut leaves.
+/// The image of a live mount as it is while nothing is written to it. A copy that is made during a write may have half
+/// a block, which no power cut leaves.
 pub fn still(path: &Path) -> Vec<u8> {
     let read = || std::fs::read(path).expect("an image");
     let mut before = read();

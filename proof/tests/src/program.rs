@@ -18,7 +18,8 @@ fn find() -> Result<PathBuf, String> {
     if std::env::var_os("ONDOL").is_some() {
         return Ok(ondol_skips::ondol());
     }
-    // Under cargo: of this very source, as the tests of the product build it. With other features all of it would be compiled once more.
+    // Under cargo: of this very source, as the tests of the product build it. With other features all of it would be
+    // compiled once more.
     if let Some(cargo) = std::env::var_os("CARGO") {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let built = Command::new(cargo)

@@ -1,5 +1,5 @@
-//! Mounts and paths that another user chose, servers that have gone or never answer, and disks that are full: every command comes to an
-//! end, and says what is the matter.
+//! Mounts and paths that another user chose, servers that have gone or never answer, and disks that are full: every
+//! command comes to an end, and says what is the matter.
 
 use crate::namespace::{place, run};
 use crate::place::{Place, fails, ondol, output, succeeds};

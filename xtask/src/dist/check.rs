@@ -1,4 +1,5 @@
-//! `cargo xtask dist --check`: the packages once more, which must be the same bytes; the tarball's list of files against the package's; both installed into a fresh root and tried; and the container's recipe on another.
+//! `cargo xtask dist --check`: the packages once more, which must be the same bytes; the tarball's list of files
+//! against the package's; both installed into a fresh root and tried; and the container's recipe on another.
 
 use super::{Made, Release, copy, empty, is_there, said};
 use std::collections::BTreeSet;
@@ -118,7 +119,8 @@ fn lintian(made: &Made) -> Result<(), String> {
     Ok(())
 }
 
-/// Compiles the example in C, as pkg-config says for what the packages install, into a root: that has no compiler, and the same libc.
+/// Compiles the example in C, as pkg-config says for what the packages install, into a root: that has no compiler, and
+/// the same libc.
 fn notes(release: &Release, root: &Path) -> Result<(), String> {
     if let Some(tool) = ["cc", "pkg-config"].into_iter().find(|tool| !is_there(tool)) {
         println!("skipped: no program is linked with libondol: there is no `{tool}`");
@@ -190,8 +192,8 @@ mount --rbind /sys \"$0/sys\"
 mount -t tmpfs run \"$0/run\"
 exec chroot \"$0\" /bin/sh \"$1\"";
 
-/// As a runtime of containers does it: a root that is not above another one, few devices, no capability. `/dev/fuse` is for everybody, as
-/// udev makes it; there may be no udev here.
+/// As a runtime of containers does it: a root that is not above another one, few devices, no capability. `/dev/fuse` is
+/// for everybody, as udev makes it; there may be no udev here.
 const CONTAIN: &str = "\
 mount --bind \"$0\" \"$0\"
 cd \"$0\"

@@ -138,8 +138,8 @@ impl Package {
         Ok(deb)
     }
 
-    /// Each package says what it may be used for, and why lintian(1) finds what it finds. Manual pages and changelogs are
-    /// compressed, as Debian's policy has it.
+    /// Each package says what it may be used for, and why lintian(1) finds what it finds. Manual pages and changelogs
+    /// are compressed, as Debian's policy has it.
     fn document(&self, release: &Release, tree: &Path, stage: &Path) -> Result<(), String> {
         let documents = stage.join("usr/share/doc").join(self.name);
         std::fs::create_dir_all(&documents).map_err(|e| format!("{}: {e}", documents.display()))?;

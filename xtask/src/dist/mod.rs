@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: what is handed out, tarballs and Debian packages, made from the programs. `docs/install.md` says what is in them and why they are made so.
+//! `cargo xtask dist`: what is handed out, tarballs and Debian packages, made from the programs. `docs/install.md` says
+//! what is in them and why they are made so.
 
 mod check;
 mod copyright;
@@ -89,7 +90,8 @@ struct Made {
     tarball: PathBuf,
     /// The one of the program that measures and breaks.
     lab: PathBuf,
-    /// The Debian packages, where there are dpkg's tools: the programs', the library's, that for who links with it, and the extension of SQLite.
+    /// The Debian packages, where there are dpkg's tools: the programs', the library's, that for who links with it, and
+    /// the extension of SQLite.
     debs: Vec<PathBuf>,
 }
 

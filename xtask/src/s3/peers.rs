@@ -1,4 +1,5 @@
-//! `cargo xtask s3 --peers`: workloads on a mount of ours and on those of other programs, on the same server, by turns. What the server was asked is counted in its own log.
+//! `cargo xtask s3 --peers`: workloads on a mount of ours and on those of other programs, on the same server, by turns.
+//! What the server was asked is counted in its own log.
 
 use super::figures::{middle, printed};
 use super::{BUCKET, KEY, Server};

@@ -116,7 +116,8 @@ impl<T: ?Sized> RwLock<T> {
 /// How long a wait for an owned lock may be before it is a long one: what others do in memory under it takes less.
 const SHORT: Duration = Duration::from_micros(50);
 
-/// Takes a lock under which others may wait for a medium, and says so when that takes long and somebody watches the thread.
+/// Takes a lock under which others may wait for a medium, and says so when that takes long and somebody watches the
+/// thread.
 fn told<G>(short: impl FnOnce(Duration) -> Option<G>, wait: impl FnOnce() -> G) -> G {
     if !waits::is_watched() {
         return wait();

@@ -1,8 +1,8 @@
 //! Locks, condition variables, atomics and threads.
 //!
-//! They are `parking_lot`'s and `std`'s. On an operating system thread that has a [`Scheduler`] installed they ask it before
-//! every acquisition and every atomic operation, and give way to its other tasks instead of blocking; so a test chooses the
-//! interleaving. Everywhere else that costs one load and one branch that is never taken.
+//! They are `parking_lot`'s and `std`'s. On an operating system thread that has a [`Scheduler`] installed they ask it
+//! before every acquisition and every atomic operation, and give way to its other tasks instead of blocking; so a test
+//! chooses the interleaving. Everywhere else that costs one load and one branch that is never taken.
 //!
 //! All users of one lock or condition variable are to be tasks of one scheduler, or none of them.
 

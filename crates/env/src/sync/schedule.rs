@@ -71,7 +71,8 @@ pub fn task() -> Option<u32> {
     if is_any() { current().map(|scheduler| scheduler.task()) } else { None }
 }
 
-/// Whether any thread has a scheduler: all that the ordinary build ever asks. A thread sees its own installation at once.
+/// Whether any thread has a scheduler: all that the ordinary build ever asks. A thread sees its own installation at
+/// once.
 #[inline]
 pub(super) fn is_any() -> bool {
     INSTALLED.0.load(Relaxed) != 0
@@ -103,9 +104,9 @@ fn point_here() {
 
 /// What the calling thread has done is done, and nobody knows of it yet: it is about to tell.
 ///
-/// A thread can lose its processor here for as long as others take to do the same, and much more, and to tell it. So what is told here comes
-/// late, and marks that only grow must not go back by it. A place where another task may be chosen, which schedules can pick by its kind: there
-/// are few of these among thousands of others.
+/// A thread can lose its processor here for as long as others take to do the same, and much more, and to tell it. So
+/// what is told here comes late, and marks that only grow must not go back by it. A place where another task may be
+/// chosen, which schedules can pick by its kind: there are few of these among thousands of others.
 #[inline]
 pub fn untold() {
     if is_any() {

@@ -32,8 +32,8 @@ impl Edit {
 }
 
 impl DirBlock<'_> {
-    /// A new entry in place of the free one that begins at `gap`, or behind the one in use there, as [`DirBlock::search`] has
-    /// found it. Whether the name is there already is the caller's matter.
+    /// A new entry in place of the free one that begins at `gap`, or behind the one in use there, as
+    /// [`DirBlock::search`] has found it. Whether the name is there already is the caller's matter.
     ///
     /// # Errors
     /// A name that is empty or too long, a corrupt entry, or one without room.
@@ -57,8 +57,8 @@ impl DirBlock<'_> {
         Ok(Edit { at, bytes })
     }
 
-    /// Takes out the entry at `offset`: it joins the one before it, which begins at `before`, or becomes free if it is the
-    /// first, as [`DirBlock::search`] has found them.
+    /// Takes out the entry at `offset`: it joins the one before it, which begins at `before`, or becomes free if it is
+    /// the first, as [`DirBlock::search`] has found them.
     ///
     /// # Errors
     /// A corrupt entry, or none at one of the two places.
@@ -141,8 +141,8 @@ impl<'a> DirBlockMut<'a> {
         block
     }
 
-    /// Makes `bytes` the first block of a directory that had its entries in its inode: "." and "..", then the lists as they
-    /// were. `own` is the directory, its parent, and the type code of both.
+    /// Makes `bytes` the first block of a directory that had its entries in its inode: "." and "..", then the lists as
+    /// they were. `own` is the directory, its parent, and the type code of both.
     ///
     /// # Errors
     /// A corrupt entry, or more of them than a block takes.

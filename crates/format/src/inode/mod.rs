@@ -132,7 +132,7 @@ pub struct Inode {
     pub project: u32,
     /// Change counter.
     pub version: u64,
-    /// Everything behind the extra fields: the in-inode xattrs (see [`crate::xattr`]), empty with 128-byte inodes. Copies of an
-    /// inode share it.
+    /// Everything behind the extra fields: the in-inode xattrs (see [`crate::xattr`]), empty with 128-byte inodes.
+    /// Copies of an inode share it.
     pub tail: Arc<[u8]>,
 }

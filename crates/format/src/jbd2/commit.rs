@@ -44,12 +44,13 @@ pub struct Commit {
     pub sequence: u32,
     /// When it was committed.
     pub time: Time,
-    /// With the journal's `checksum` feature: what the transaction's descriptors and images must come to, see [`OldChecksum`].
+    /// With the journal's `checksum` feature: what the transaction's descriptors and images must come to, see
+    /// [`OldChecksum`].
     pub old_checksum: OldChecksum,
 }
 
-/// The checksum of a whole transaction, from before blocks had their own: [`crc32_be`](crate::csum::crc32_be), begun with `!0`, of
-/// the descriptors and images in the order of the log, as they lie there.
+/// The checksum of a whole transaction, from before blocks had their own: [`crc32_be`](crate::csum::crc32_be), begun
+/// with `!0`, of the descriptors and images in the order of the log, as they lie there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OldChecksum {
     /// The commit block has none.
@@ -83,8 +84,8 @@ fn checksum_of_beginning(block: &[u8], format: &LogFormat) -> Option<u32> {
 }
 
 impl Commit {
-    /// Reads a commit block and verifies its checksum. `place` says where in the journal it lies. As the kernel does, it
-    /// also takes one of which only the beginning arrived, if the rest was meant to be zeros.
+    /// Reads a commit block and verifies its checksum. `place` says where in the journal it lies. As the kernel does,
+    /// it also takes one of which only the beginning arrived, if the rest was meant to be zeros.
     pub fn parse(block: &[u8], format: &LogFormat, place: Place) -> Result<Commit> {
         let Ok((raw, _)) = RawCommit::ref_from_prefix(block) else {
             return Err(place.corrupt(COMMIT, "too short"));

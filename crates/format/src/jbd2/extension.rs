@@ -1,5 +1,6 @@
-//! What Ondol keeps in the journal superblock, in bytes that jbd2 leaves alone: which engine the image is for, where the sequence
-//! numbers of a compressed journal have got to, and which NVM pool has its last changes. `docs/format.md` specifies it.
+//! What Ondol keeps in the journal superblock, in bytes that jbd2 leaves alone: which engine the image is for, where
+//! the sequence numbers of a compressed journal have got to, and which NVM pool has its last changes. `docs/format.md`
+//! specifies it.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,7 +9,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 const MAGIC: u32 = 0x4c44_4e4f;
 const VERSION: u8 = 2;
 
-/// The last 64 bytes before the checksum of a journal superblock, little-endian. All zeros where Ondol has nothing to say.
+/// The last 64 bytes before the checksum of a journal superblock, little-endian. All zeros where Ondol has nothing to
+/// say.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawExtension {

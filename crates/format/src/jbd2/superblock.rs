@@ -249,8 +249,8 @@ impl JournalSuperblock {
         self.raw.s_nr_users.set(self.raw.s_nr_users.get().max(1));
     }
 
-    /// Refuses with their names incompatible features that are not in `known`, and read-only compatible ones, of which there are
-    /// none.
+    /// Refuses with their names incompatible features that are not in `known`, and read-only compatible ones, of which
+    /// there are none.
     pub fn require_incompat(&self, known: JournalIncompat) -> Result<()> {
         let unknown = self.incompat().bits() & !known.bits();
         let named = |n: u32| match INCOMPAT_NAMES.iter().find(|(_, bit)| bit.bits() == 1 << n) {
@@ -342,8 +342,8 @@ impl JournalSuperblock {
         super::MIN_BLOCKS.saturating_add(self.fast_commit_blocks())
     }
 
-    /// The superblock of an empty journal of `blocks` blocks that takes this one's place: of the same identity, features, users and wishes,
-    /// and with the next transaction id.
+    /// The superblock of an empty journal of `blocks` blocks that takes this one's place: of the same identity,
+    /// features, users and wishes, and with the next transaction id.
     pub fn resized(&self, blocks: u32) -> JournalSuperblock {
         let mut new = self.clone();
         new.upgrade();

@@ -38,7 +38,8 @@ pub struct Options {
     pub reserved_share: u16,
     /// Blocks of the journal; None chooses by the size of the volume.
     pub journal_blocks: Option<u32>,
-    /// A journal that is to hold file data, too: by default it is larger than mke2fs makes it, so that checkpoints can wait.
+    /// A journal that is to hold file data, too: by default it is larger than mke2fs makes it, so that checkpoints can
+    /// wait.
     pub roomy_journal: bool,
     /// What the journal's superblock keeps for Ondol.
     pub journal_extension: Extension,

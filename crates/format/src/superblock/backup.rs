@@ -82,8 +82,8 @@ impl Superblock {
         })
     }
 
-    /// Block and byte offset in it of the copy of the descriptor of group `g` that lies with the superblock's copy in group
-    /// `copy`; with meta_bg, of the one in the second group of its meta group.
+    /// Block and byte offset in it of the copy of the descriptor of group `g` that lies with the superblock's copy in
+    /// group `copy`; with meta_bg, of the one in the second group of its meta group.
     pub fn gdt_copy_location(&self, g: u32, copy: u32) -> (u64, usize) {
         let (index, (primary, offset)) = (g / self.desc_per_block(), self.gdt_location(g));
         if !self.is_in_meta_bg(g) {
@@ -96,8 +96,8 @@ impl Superblock {
         (self.base_meta(second).descriptors.start, offset)
     }
 
-    /// Bytes at which the superblock with number `block` may begin, in blocks of every size: the first at which one lies has to
-    /// be found by looking.
+    /// Bytes at which the superblock with number `block` may begin, in blocks of every size: the first at which one
+    /// lies has to be found by looking.
     pub fn copy_offsets(block: u64) -> impl Iterator<Item = (u32, u64)> {
         [1024u32, 2048, 4096].into_iter().map(move |size| (size, block.saturating_mul(u64::from(size))))
     }

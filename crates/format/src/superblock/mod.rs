@@ -158,8 +158,8 @@ impl Superblock {
         self.csum_seed.map(|seed| crate::csum::inode_seed(seed, ino, generation))
     }
 
-    /// The generation with which blocks of inode `ino` have the checksums that those of `other` with `generation` have; any does where there
-    /// are none.
+    /// The generation with which blocks of inode `ino` have the checksums that those of `other` with `generation` have;
+    /// any does where there are none.
     pub fn generation_like(&self, ino: u32, other: u32, generation: u32) -> Option<u32> {
         self.csum_seed.map(|seed| crate::csum::generation_like(seed, ino, other, generation))
     }

@@ -18,8 +18,8 @@ pub struct FoundError {
 }
 
 impl FoundError {
-    /// An error of `structure` in `block`, found at `seconds`. The kernel keeps the name of one of its functions here; what has
-    /// more than 32 bytes is cut.
+    /// An error of `structure` in `block`, found at `seconds`. The kernel keeps the name of one of its functions here;
+    /// what has more than 32 bytes is cut.
     pub fn new(seconds: i64, structure: &str, block: u64, code: u8) -> FoundError {
         let mut place = [0; 32];
         for (to, from) in place.iter_mut().zip(structure.bytes()) {

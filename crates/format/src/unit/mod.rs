@@ -1,7 +1,7 @@
 //! Units of the compressed journal: one transaction as one sequence of bytes that counts whole or not at all.
 //!
-//! Source: papers/3 (§3.1: everything of a transaction compressed as one, its size in the first four bytes) with the checksum that
-//! the paper has not. `docs/format.md` specifies the bytes.
+//! Source: papers/3 (§3.1: everything of a transaction compressed as one, its size in the first four bytes) with the
+//! checksum that the paper has not. `docs/format.md` specifies the bytes.
 
 mod read;
 mod write;
@@ -54,8 +54,8 @@ pub struct Tables<'a> {
     pub staged: &'a [StagedRun],
 }
 
-/// The most bytes that a unit takes, however its contents compress, when it has at most `images` images or staged blocks and
-/// `revoked` revokes.
+/// The most bytes that a unit takes, however its contents compress, when it has at most `images` images or staged
+/// blocks and `revoked` revokes.
 pub fn most_bytes(block_size: u64, images: u64, revoked: u64) -> u64 {
     let contents = TABLES as u64 + images * (8 + STAGED as u64 + block_size) + revoked * 8;
     // The tables, what compresses, and what does not, each end in a chunk that need not be full.

@@ -1,4 +1,5 @@
-//! Reading units, which may be anything: torn, stale, hostile. Piece by piece, so that no length that a unit tells decides how much memory that takes.
+//! Reading units, which may be anything: torn, stale, hostile. Piece by piece, so that no length that a unit tells
+//! decides how much memory that takes.
 
 use super::{CHUNK, CHUNK_ENTRY, HEADER, MAGIC, STAGED, StagedRun, TABLES, VERSION};
 use crate::csum::crc32c;
@@ -60,7 +61,8 @@ impl Header {
         HEADER.checked_add(self.chunks.checked_mul(CHUNK_ENTRY)?)
     }
 
-    /// Whether the bytes that `source` fills in from an offset on are all of the unit: nothing of it is missing or of another time.
+    /// Whether the bytes that `source` fills in from an offset on are all of the unit: nothing of it is missing or of
+    /// another time.
     ///
     /// # Errors
     /// The source's.
@@ -98,8 +100,8 @@ pub struct Unit<S> {
 }
 
 impl<E, S: FnMut(usize, &mut [u8]) -> std::result::Result<(), E>> Unit<S> {
-    /// Begins to read a unit that [`Header::is_whole`] from `source`. What that takes of memory depends on the images that its size can
-    /// hold alone: 8 bytes each.
+    /// Begins to read a unit that [`Header::is_whole`] from `source`. What that takes of memory depends on the images
+    /// that its size can hold alone: 8 bytes each.
     ///
     /// # Errors
     /// It breaks a rule of the format; the source's.

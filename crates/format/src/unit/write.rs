@@ -77,8 +77,8 @@ pub fn tables(tables: &Tables<'_>) -> Vec<u8> {
     out
 }
 
-/// What precedes the chunks of the unit number `sequence`. `durable` is the newest unit known to be durable, 0 for none; `seed` the crc32c of the
-/// journal's UUID. `None` when the unit would be 4 GiB or more.
+/// What precedes the chunks of the unit number `sequence`. `durable` is the newest unit known to be durable, 0 for
+/// none; `seed` the crc32c of the journal's UUID. `None` when the unit would be 4 GiB or more.
 pub fn head<B: AsRef<[u8]>>(sequence: u64, durable: u64, chunks: &[Chunk<B>], seed: u32) -> Option<Vec<u8>> {
     let size = HEADER + chunks.iter().map(|chunk| CHUNK_ENTRY + chunk.len()).sum::<usize>();
     let raw: usize = chunks.iter().map(Chunk::raw_len).sum();
@@ -120,8 +120,8 @@ pub fn write<B: AsRef<[u8]>>(
 const SAMPLE: usize = 512;
 const TOGETHER: usize = 32;
 
-/// Whether a block looks as if it would not compress: its bytes are as evenly spread as chance would have them. A guess from a sample,
-/// within a fraction of a microsecond.
+/// Whether a block looks as if it would not compress: its bytes are as evenly spread as chance would have them. A guess
+/// from a sample, within a fraction of a microsecond.
 pub fn looks_random(block: &[u8]) -> bool {
     if block.len() < SAMPLE {
         return false;
@@ -131,7 +131,8 @@ pub fn looks_random(block: &[u8]) -> bool {
     for part in block.chunks(step) {
         part.iter().take(TOGETHER).for_each(|&b| counts[usize::from(b)] += 1);
     }
-    // 512 independent bytes come to 1,534 on average, seldom to more than 1,700; base64, the evenest of texts, to 4,600.
+    // 512 independent bytes come to 1,534 on average, seldom to more than 1,700; base64, the evenest of texts, to
+    // 4,600.
     let squares: u32 = counts.iter().map(|&n| u32::from(n) * u32::from(n)).sum();
     squares < 2_000
 }

@@ -5,8 +5,8 @@ use crate::inode::{FileType, Inode, InodeFlags};
 use crate::superblock::Superblock;
 use crate::time::Time;
 
-/// What the owner of an attribute has in `i_blocks` for its value, if that lies in an inode: whole clusters, in units of 512
-/// bytes.
+/// What the owner of an attribute has in `i_blocks` for its value, if that lies in an inode: whole clusters, in units
+/// of 512 bytes.
 pub fn value_sectors(sb: &Superblock, xattr: &Xattr) -> u64 {
     if !xattr.in_inode() {
         return 0;
@@ -15,7 +15,8 @@ pub fn value_sectors(sb: &Superblock, xattr: &Xattr) -> u64 {
     u64::from(xattr.value_size).next_multiple_of(cluster.max(1)) / 512
 }
 
-/// Makes a new inode one that holds a value of this hash, with no references yet. Its contents and size are the caller's matter.
+/// Makes a new inode one that holds a value of this hash, with no references yet. Its contents and size are the
+/// caller's matter.
 pub fn init_value_inode(inode: &mut Inode, hash: u32) {
     inode.mode = FileType::Regular.mode_bits() | 0o600;
     inode.links = 1;

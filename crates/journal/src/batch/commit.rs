@@ -1,7 +1,8 @@
 //! Commit: switch, seal, submit; and, one after the other, settle.
 //!
-//! Whoever waits for a transaction takes the turn to settle, and then commits: what others have closed while the settle before it was under way is in the same batch, whose shared
-//! blocks are in it once. A commit that nobody waits for (a large transaction, an old one, a full batch) takes no turn, and is submitted beside a settle.
+//! Whoever waits for a transaction takes the turn to settle, and then commits: what others have closed while the settle
+//! before it was under way is in the same batch, whose shared blocks are in it once. A commit that nobody waits for (a
+//! large transaction, an old one, a full batch) takes no turn, and is submitted beside a settle.
 
 use super::Core;
 use crate::block_engine::running::Switched;
@@ -20,8 +21,8 @@ pub(super) struct Submitted {
     bytes: u64,
 }
 
-/// What is `freed`, by rising block number and each block once, without what is written all the same. Only a damaged volume has blocks that are freed twice,
-/// or belong to somebody else as well.
+/// What is `freed`, by rising block number and each block once, without what is written all the same. Only a damaged
+/// volume has blocks that are freed twice, or belong to somebody else as well.
 fn apart(images: &[(u64, Block)], freed: &[Extent]) -> Vec<Extent> {
     let (mut discards, mut seen) = (Vec::with_capacity(freed.len()), 0);
     for extent in freed {

@@ -5,17 +5,21 @@
 //!                                                     readers see it          durable
 //! ```
 //!
-//! There is no journal area, no checkpoint and no replay: what a home holds after a crash is what some number of the first transactions made of it. File data goes the same way in
-//! every data mode, since anything else would save nothing.
+//! There is no journal area, no checkpoint and no replay: what a home holds after a crash is what some number of the
+//! first transactions made of it. File data goes the same way in every data mode, since anything else would save
+//! nothing.
 //!
 //! **Invariants**
 //! - Everything that a transaction changes is in one batch, and nothing of it reaches the home before.
 //! - Batches are submitted in the order of transactions, under the commit lock.
-//! - [`Engine::wait`] succeeds only when that batch, or a later one, is settled.
-//! - A block that a transaction frees is discarded in its batch, and is allocated again only when that is submitted: no batch has it twice, and whoever takes it comes later in the order.
-//! - After the first failure of [`BlockStore::submit`] or [`BlockStore::settle`] the engine submits nothing any more, and no fsync succeeds.
+//! - [`Engine::wait_for`] succeeds only when that batch, or a later one, is settled.
+//! - A block that a transaction frees is discarded in its batch, and is allocated again only when that is submitted: no
+//!   batch has it twice, and whoever takes it comes later in the order.
+//! - After the first failure of [`BlockStore::submit`] or [`BlockStore::settle`] the engine submits nothing any more,
+//!   and no fsync succeeds.
 //!
-//! **Locks**, in order: the turn to settle, commit, barrier, a running shard, a buffer, submitted. None of them is an inode lock.
+//! **Locks**, in order: the turn to settle, commit, barrier, a running shard, a buffer, submitted. None of them is an
+//! inode lock.
 //!
 //! Design: `docs/design/object-home.md`.
 

@@ -48,7 +48,8 @@ impl Room {
         self.less(promised);
     }
 
-    /// So much is promised that the running transaction, which has `running` of it, should be committed while the rest is used up.
+    /// So much is promised that the running transaction, which has `running` of it, should be committed while the rest
+    /// is used up.
     pub(super) fn is_filling(&self, running: u64) -> bool {
         self.outstanding.load(SeqCst) * 4 > self.most * 3 && running * 2 > self.most
     }

@@ -1,7 +1,8 @@
 //! Checkpoint: the newest committed images go home, then the tail moves and journal space is free again.
 //!
-//! Order: home writes, flush, tail, flush. Only then may the log blocks behind the old tail be written again. Where the log swaps, the tail and all swaps are one change
-//! that is durable at once, and with it the few home writes that are left.
+//! Order: home writes, flush, tail, flush. Only then may the log blocks behind the old tail be written again. Where the
+//! log swaps, the tail and all swaps are one change that is durable at once, and with it the few home writes that are
+//! left.
 
 use super::commit::Committed;
 use super::pending::Due;
@@ -125,8 +126,8 @@ impl Core {
         Ok(())
     }
 
-    /// Overwrites the ring from `from` to `to`, which holds nothing that counts, with zeros. They are durable before the blocks are used
-    /// again.
+    /// Overwrites the ring from `from` to `to`, which holds nothing that counts, with zeros. They are durable before
+    /// the blocks are used again.
     fn zero(&self, from: u64, to: u64) -> Result<()> {
         let area = self.log.area();
         let ring = area.ring_blocks();
@@ -143,7 +144,8 @@ impl Core {
     }
 }
 
-/// A swap puts into the ring what lies at home, and there recovery looks for blocks of the log. What would be taken for one is written over by a copy instead.
+/// A swap puts into the ring what lies at home, and there recovery looks for blocks of the log. What would be taken for
+/// one is written over by a copy instead.
 fn keep_out_of_the_ring(swap: &dyn Swap, due: &mut Due) {
     let mut swaps = Vec::with_capacity(due.swaps.len());
     for (block, image, place) in std::mem::take(&mut due.swaps) {

@@ -1,11 +1,11 @@
 //! Commit: switch, seal, log, flush, commit record, flush.
 //!
-//! One thread commits at a time, on behalf of everybody whose handles are in the transaction; all who wait meanwhile are woken
-//! together, find their own handles committed too, or one of them commits next (group commit without a hand-over to another
-//! thread).
+//! One thread commits at a time, on behalf of everybody whose handles are in the transaction; all who wait meanwhile
+//! are woken together, find their own handles committed too, or one of them commits next (group commit without a
+//! hand-over to another thread).
 //!
-//! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log blocks and
-//! staged data) and one after it.
+//! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log
+//! blocks and staged data) and one after it.
 
 use super::running::Switched;
 use super::seal::seal;
@@ -96,7 +96,8 @@ impl Core {
         self.holds_too_much(self.running.held().saturating_sub(self.running.waiting()), 1).or_else(fills)
     }
 
-    /// Whether the running transaction has more than it should, or even `times` as much: `unwritten` blocks, or new data at home of which it knows.
+    /// Whether the running transaction has more than it should, or even `times` as much: `unwritten` blocks, or new
+    /// data at home of which it knows.
     pub(super) fn holds_too_much(&self, unwritten: u64, times: u64) -> Option<Why> {
         let Config { dirty_bytes, pending_bytes, .. } = self.config;
         let most = self.bound.dirty;
@@ -165,8 +166,8 @@ impl Core {
         Ok(())
     }
 
-    /// Space was promised before any of this was published. Should that be wrong, the log on the medium is worth more than this
-    /// transaction.
+    /// Space was promised before any of this was published. Should that be wrong, the log on the medium is worth more
+    /// than this transaction.
     fn must_fit(&self, tx: &Sealed) -> Result<()> {
         let staged = u64::from(self.log.new_data_cost(tx.staged.len() as u32));
         let need = self.log.cost(tx.images.len() as u64, tx.revoked.len() as u64) + staged;

@@ -1,5 +1,5 @@
-//! New data that is home before its commit, and what the transaction still has to say of it: a number and a sum for each block. The blocks themselves are ordinary ones
-//! of the cache, which may be evicted.
+//! New data that is home before its commit, and what the transaction still has to say of it: a number and a sum for
+//! each block. The blocks themselves are ordinary ones of the cache, which may be evicted.
 
 use crate::cache::NumberHash;
 use crate::contract::{Extent, Kind};

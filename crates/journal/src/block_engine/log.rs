@@ -11,7 +11,8 @@ pub(crate) struct Sealed {
     pub(crate) tid: Tid,
     /// Images by rising block number.
     pub(crate) images: Vec<(u64, Block)>,
-    /// Blocks that the transaction has allocated, by rising number, whose contents were written home and may not have arrived; and [`LogFormat::sum`] of these.
+    /// Blocks that the transaction has allocated, by rising number, whose contents were written home and may not have
+    /// arrived; and [`LogFormat::sum`] of these.
     pub(crate) staged: Vec<(u64, u32)>,
     /// Blocks whose older images in the log must not be replayed.
     pub(crate) revoked: Vec<u64>,
@@ -25,22 +26,24 @@ pub(crate) trait LogFormat: Send + Sync {
     fn area(&self) -> &Area;
     /// Upper bound of the area's blocks that `images` images and `revokes` revoke records take.
     fn cost(&self, images: u64, revokes: u64) -> u64;
-    /// How many different blocks may have images in the log for each block of its ring: as many can be revoked by one transaction.
+    /// How many different blocks may have images in the log for each block of its ring: as many can be revoked by one
+    /// transaction.
     fn images_per_block(&self) -> u64 {
         1
     }
-    /// Whether new data is kept until the commit in data modes that do not journal it: the transaction says nothing of it, and it is home before the transaction counts.
+    /// Whether new data is kept until the commit in data modes that do not journal it: the transaction says nothing of
+    /// it, and it is home before the transaction counts.
     fn keeps_new_data(&self) -> bool {
         false
     }
-    /// Whether `run`, contents of consecutive blocks that the transaction has allocated, is to be written home instead of into the
-    /// log. The log must then tell whether it arrived, or count only if it has.
+    /// Whether `run`, contents of consecutive blocks that the transaction has allocated, is to be written home instead
+    /// of into the log. The log must then tell whether it arrived, or count only if it has.
     fn goes_home(&self, run: &[(u64, Block)]) -> bool {
         let _ = run;
         false
     }
-    /// What a transaction says of a block of new data that is home, beside its number, so that recovery can tell whether it has arrived; `None` where it says nothing of
-    /// such blocks.
+    /// What a transaction says of a block of new data that is home, beside its number, so that recovery can tell
+    /// whether it has arrived; `None` where it says nothing of such blocks.
     fn sum(&self, image: &[u8]) -> Option<u32> {
         let _ = image;
         None
@@ -58,13 +61,14 @@ pub(crate) trait LogFormat: Send + Sync {
     fn new_data_cost(&self, blocks: u32) -> u32 {
         blocks
     }
-    /// How much of a promise comes back of `blocks` newly allocated blocks that are freed in the transaction that has them: no more than leaves the others what
-    /// [`LogFormat::new_data_cost`] says.
+    /// How much of a promise comes back of `blocks` newly allocated blocks that are freed in the transaction that has
+    /// them: no more than leaves the others what [`LogFormat::new_data_cost`] says.
     fn given_back(&self, blocks: u32) -> u32 {
         blocks
     }
-    /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more. What has to be
-    /// durable before the rest is written is made so by `barrier`. Returns the blocks written, which lie directly behind `at`.
+    /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more.
+    /// What has to be durable before the rest is written is made so by `barrier`. Returns the blocks written, which lie
+    /// directly behind `at`.
     fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64>;
     /// Whether data written home before [`LogFormat::log`] is durable when the transaction counts.
     fn orders_staged(&self) -> bool;
@@ -88,12 +92,12 @@ pub(crate) trait LogFormat: Send + Sync {
 pub(crate) trait Swap {
     /// The most blocks that one checkpoint can swap.
     fn most(&self) -> u64;
-    /// Where the transaction that was written from position `at` of the ring on has its images, in their order: the position of each that lies there as it is, `None`
-    /// of one in another form.
+    /// Where the transaction that was written from position `at` of the ring on has its images, in their order: the
+    /// position of each that lies there as it is, `None` of one in another form.
     fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>>;
     /// Whether what lies at home in `block` may come to lie in the ring.
     fn may_enter(&self, block: u64) -> bool;
-    /// Swaps blocks at home with positions of the ring, and does what [`LogFormat::set_tail`] does: all of it happens or nothing. Durable when this returns, and
-    /// with it what was written before.
+    /// Swaps blocks at home with positions of the ring, and does what [`LogFormat::set_tail`] does: all of it happens
+    /// or nothing. Durable when this returns, and with it what was written before.
     fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()>;
 }

@@ -8,8 +8,8 @@
 //! A [`LogFormat`] is how a transaction looks in the journal area; everything else (who waits for what, which image is
 //! the newest, when a freed block may be reused) is here once.
 //!
-//! **Locks**, in order: checkpoint, the turn to commit, commit, staging, barrier, a running shard, a buffer, early, pending. None of them is an inode lock, so a
-//! thread that holds inode locks may commit or checkpoint.
+//! **Locks**, in order: checkpoint, the turn to commit, commit, staging, barrier, a running shard, a buffer, early,
+//! pending. None of them is an inode lock, so a thread that holds inode locks may commit or checkpoint.
 
 mod checkpoint;
 mod commit;

@@ -96,7 +96,8 @@ impl Pending {
         newest.staged.get(from).is_some_and(|&block| block < extent.start + u64::from(extent.len))
     }
 
-    /// Takes in a transaction that is durable now, has its images at `places` of the ring as far as they are known, and ends before position `head`.
+    /// Takes in a transaction that is durable now, has its images at `places` of the ring as far as they are known, and
+    /// ends before position `head`.
     pub(crate) fn committed(&mut self, tx: Sealed, places: &[Option<u64>], start: u64, head: u64) {
         let Sealed { tid, images, staged, .. } = tx;
         let blocks = images.iter().map(|(block, _)| *block).collect();
@@ -127,7 +128,8 @@ impl Pending {
         Vec::new()
     }
 
-    /// Begins a checkpoint of the oldest transactions, of about `blocks` images. Without `most_swaps` all of them are copied.
+    /// Begins a checkpoint of the oldest transactions, of about `blocks` images. Without `most_swaps` all of them are
+    /// copied.
     pub(crate) fn begin_checkpoint(&mut self, blocks: usize, most_swaps: Option<u64>) -> Option<Due> {
         let due = match most_swaps {
             None => self.due_copies(blocks),
@@ -153,8 +155,9 @@ impl Pending {
         upto.map(|upto| Due { upto, copies: images, swaps: Vec::new() })
     }
 
-    /// A block of which a younger transaction has an image is left to that one: what lies in the ring from the new tail on must stay there. No more than `most` blocks are
-    /// swapped: younger transactions wait for the next checkpoint, and what the oldest one has beyond that is copied.
+    /// A block of which a younger transaction has an image is left to that one: what lies in the ring from the new tail
+    /// on must stay there. No more than `most` blocks are swapped: younger transactions wait for the next checkpoint,
+    /// and what the oldest one has beyond that is copied.
     fn due_swaps(&self, blocks: usize, most: u64) -> Option<Due> {
         let mut due = Due { upto: self.log.front()?.tid, copies: Vec::new(), swaps: Vec::new() };
         for tx in &self.log {

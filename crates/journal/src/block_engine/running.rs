@@ -115,9 +115,9 @@ impl Running {
         self.new_runs.blocks()
     }
 
-    /// Takes the oldest runs of new data, of about `most` blocks, and has `write` write what their blocks hold now, by rising number. What still holds that
-    /// afterwards is home and leaves the transaction, which keeps `sum` of it. No switch may come in between. Returns how many were written, or `None` when
-    /// there are no runs.
+    /// Takes the oldest runs of new data, of about `most` blocks, and has `write` write what their blocks hold now, by
+    /// rising number. What still holds that afterwards is home and leaves the transaction, which keeps `sum` of it. No
+    /// switch may come in between. Returns how many were written, or `None` when there are no runs.
     pub(super) fn stage_runs(
         &self,
         most: usize,
@@ -175,8 +175,8 @@ impl Running {
         self.failed.lock().extend(bufs);
     }
 
-    /// Takes blocks that are freed out of what the transaction `tid` has to write; `lost` more are home. Returns what comes back of their promises. The caller keeps
-    /// the switch away.
+    /// Takes blocks that are freed out of what the transaction `tid` has to write; `lost` more are home. Returns what
+    /// comes back of their promises. The caller keeps the switch away.
     fn bury(&self, freed: &[Arc<Buf>], lost: u32, tid: Tid, log: Option<&dyn LogFormat>) -> u32 {
         let (mut others, mut newborn) = (0, 0);
         for buf in freed {
@@ -187,7 +187,8 @@ impl Running {
             *(if state.newborn || state.over { &mut newborn } else { &mut others }) += 1;
             let queued = std::mem::take(&mut state.queued);
             self.new_runs.lose(u64::from(queued));
-            // A list, a run or a writer has it, and `freed`. Of a damaged volume an operation on another file may have it, too, and still reads it.
+            // A list, a run or a writer has it, and `freed`. Of a damaged volume an operation on another file may have
+            // it, too, and still reads it.
             if state.kind == Kind::DATA && Arc::strong_count(buf) <= 2 {
                 state.dies();
             }
@@ -206,7 +207,8 @@ impl Running {
         back
     }
 
-    /// Takes the dead out of the lists, so that these never hold many more than live: a transaction may outlive any number of blocks.
+    /// Takes the dead out of the lists, so that these never hold many more than live: a transaction may outlive any
+    /// number of blocks.
     fn sweep(&self) {
         self.buried.store(0, Relaxed);
         let lives = |buf: &Arc<Buf>| {
@@ -244,8 +246,9 @@ impl Running {
         self.committing.store(0, SeqCst);
     }
 
-    /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. New data keeps of the handle's promise what `log` says
-    /// that it costs, if there is one. What the handle frees does not join, and what the transaction had of that leaves it.
+    /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. New data keeps of the
+    /// handle's promise what `log` says that it costs, if there is one. What the handle frees does not join, and what
+    /// the transaction had of that leaves it.
     pub(crate) fn publish(
         &self,
         set: WriteSet<'_>,
@@ -259,7 +262,8 @@ impl Running {
         if blocks.is_empty() && freed.is_empty() {
             return Published { tid: *tid, joined: 0, given_back: 0 };
         }
-        // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these blocks.
+        // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these
+        // blocks.
         let gone = forget(&freed);
         let lost = self.early.lose(&freed);
         let given_back = self.bury(&gone, lost, *tid, log);

@@ -13,7 +13,8 @@ impl Images for TxImages<'_> {
     }
 }
 
-/// Derived values go into the images of `blocks`, which are sorted, and, so that the next transaction builds on them, into the live blocks.
+/// Derived values go into the images of `blocks`, which are sorted, and, so that the next transaction builds on them,
+/// into the live blocks.
 ///
 /// They are computed for all images before any is changed, and then, where nobody else holds an image, put into it in
 /// place.

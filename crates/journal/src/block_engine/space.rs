@@ -1,8 +1,8 @@
 //! Journal space: promised before an operation changes anything, so that nothing fails afterwards.
 //!
-//! `outstanding` counts the blocks promised to open handles plus the blocks in the running transaction; it never exceeds
-//! `allowance`, which is what the ring still has for the running transaction after everything that lies in the log and the
-//! transaction being committed. Promising is one atomic add.
+//! `outstanding` counts the blocks promised to open handles plus the blocks in the running transaction; it never
+//! exceeds `allowance`, which is what the ring still has for the running transaction after everything that lies in the
+//! log and the transaction being committed. Promising is one atomic add.
 
 use super::LogFormat;
 use super::commit::Why;
@@ -80,7 +80,8 @@ impl Space {
         self.used.load(SeqCst)
     }
 
-    /// More than half of the ring lies between tail and head, or more than half of the blocks that may be in the log are.
+    /// More than half of the ring lies between tail and head, or more than half of the blocks that may be in the log
+    /// are.
     pub(crate) fn half_full(&self) -> bool {
         let taken = *self.taken.lock();
         taken.used * 2 > self.ring || taken.logged * 2 > self.most_logged
@@ -91,8 +92,8 @@ impl Space {
         self.take(|taken| (taken.used, taken.logged) = (used, logged));
     }
 
-    /// The transaction that was being committed lies in the ring, of which `used` blocks are in use now, with images of `logged` different
-    /// blocks.
+    /// The transaction that was being committed lies in the ring, of which `used` blocks are in use now, with images of
+    /// `logged` different blocks.
     pub(crate) fn completed(&self, used: u64, logged: u64) {
         self.take(|taken| *taken = Taken { used, logged, ..Taken::default() });
     }
@@ -135,9 +136,10 @@ impl Space {
         self.outstanding.load(SeqCst) + u64::from(blocks) > self.max_tx
     }
 
-    /// So much of the transaction's share is promised that it should be committed while the rest is used up: what comes meanwhile has room still, and
-    /// nobody has to commit in the midst of an operation. A transaction never outgrows its share, so waiting for that would be in vain. Half of it
-    /// must be what the running transaction itself was promised, `running`: committing does not help against promises to operations that are under way.
+    /// So much of the transaction's share is promised that it should be committed while the rest is used up: what comes
+    /// meanwhile has room still, and nobody has to commit in the midst of an operation. A transaction never outgrows
+    /// its share, so waiting for that would be in vain. Half of it must be what the running transaction itself was
+    /// promised, `running`: committing does not help against promises to operations that are under way.
     pub(crate) fn transaction_is_filling(&self, running: u64) -> bool {
         self.outstanding.load(SeqCst) * 4 > self.max_tx * 3 && running * 2 > self.max_tx
     }
@@ -154,16 +156,16 @@ impl Space {
         self.waiters.wake_if_waited();
     }
 
-    /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance shrinks
-    /// before their promises end: a promise in between must not find both as they were.
+    /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance
+    /// shrinks before their promises end: a promise in between must not find both as they were.
     pub(crate) fn switched(&self, joined: u64) {
         self.commits(joined);
         self.outstanding.fetch_sub(joined, SeqCst);
         self.waiters.wake_if_waited();
     }
 
-    /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: there must be room for
-    /// them, and nothing that is promised to others may be lost by it.
+    /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images:
+    /// there must be room for them, and nothing that is promised to others may be lost by it.
     pub(crate) fn takes_more(&self, promised: u64, more: u64) -> bool {
         let images = promised + more;
         let taken = *self.taken.lock();
@@ -216,7 +218,8 @@ impl super::Core {
         stats.not_home_bytes = self.waiting_bytes.load(Relaxed);
     }
 
-    /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed leave room for others.
+    /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed
+    /// leave room for others.
     fn is_behind(&self) -> Option<Why> {
         let fills = || (self.in_memory() >= self.config.cache_bytes as u64).then_some(Why::Kept);
         self.holds_too_much(self.running.held(), 2).or_else(fills)
@@ -249,7 +252,8 @@ impl super::Core {
         }
     }
 
-    /// Commits the running transaction, or waits a little for who is committing: with the next switch another one begins.
+    /// Commits the running transaction, or waits a little for who is committing: with the next switch another one
+    /// begins.
     fn close_running(&self, why: Why) -> Result<()> {
         let Some(mut committed) = self.commit_lock.try_lock() else {
             self.waiters.wait_for_change();

@@ -1,8 +1,10 @@
-//! New data on its way home: contents of newly allocated blocks that are written in place before the transaction that names them.
+//! New data on its way home: contents of newly allocated blocks that are written in place before the transaction that
+//! names them.
 //!
-//! No committed state reaches these blocks, so they may be written at any time before the transaction counts, and more than once. A commit
-//! writes what its log wants at home. While more waits than may, the flusher writes, and operations write some of it themselves before they go on: each waits for as
-//! much as it brings, and several write at once. The oldest goes first: what is deleted in time is never written. What is home then, and does not change, is an ordinary
+//! No committed state reaches these blocks, so they may be written at any time before the transaction counts, and more
+//! than once. A commit writes what its log wants at home. While more waits than may, the flusher writes, and operations
+//! write some of it themselves before they go on: each waits for as much as it brings, and several write at once. The
+//! oldest goes first: what is deleted in time is never written. What is home then, and does not change, is an ordinary
 //! block of the cache, and the transaction only knows of it ([`super::early`]).
 
 use super::Core;
@@ -78,7 +80,8 @@ impl Runs<Arc<Buf>> {
         short
     }
 
-    /// Takes the oldest runs, of about `most` blocks, and what continues the last of them; those of its blocks that are not needed any more do not count.
+    /// Takes the oldest runs, of about `most` blocks, and what continues the last of them; those of its blocks that are
+    /// not needed any more do not count.
     pub(super) fn take_bufs(&self, most: usize) -> Vec<Arc<Buf>> {
         let mut bufs: Vec<Arc<Buf>> = Vec::new();
         let mut runs = self.runs.lock();
@@ -137,8 +140,8 @@ impl Core {
         Ok(true)
     }
 
-    /// Writes one run of new data home, of the transaction that is being committed or else of the running one; false when there is none.
-    /// It is not durable then, and what names it is not yet in the log.
+    /// Writes one run of new data home, of the transaction that is being committed or else of the running one; false
+    /// when there is none. It is not durable then, and what names it is not yet in the log.
     pub(super) fn stage_one(&self) -> Result<bool> {
         let began = self.env.monotonic_ns();
         let wrote = self.write_early(1);
@@ -160,7 +163,8 @@ impl Core {
         Ok(staged.is_some())
     }
 
-    /// Writes new data home of which the log may say nothing: then it waits for a flush as all that is written in place.
+    /// Writes new data home of which the log may say nothing: then it waits for a flush as all that is written in
+    /// place.
     fn write_unnamed(&self, images: &[(u64, Block)]) -> Result<()> {
         if !self.log.keeps_new_data() {
             return self.write_data_runs(images);
@@ -186,14 +190,16 @@ impl Core {
             }
     }
 
-    /// Closes the running transaction to further handles when nobody writes its new data: what is home then is known to be.
+    /// Closes the running transaction to further handles when nobody writes its new data: what is home then is known to
+    /// be.
     pub(super) fn switch(&self) -> Option<Switched> {
         let _nobody_writes = self.staging.write();
         self.running.switch()
     }
 
-    /// What goes into the log, and what goes home: of runs of data in newly allocated blocks the log decides, unless its ring has no room for what was promised little:
-    /// then all of it goes home. `early` blocks of it are home already.
+    /// What goes into the log, and what goes home: of runs of data in newly allocated blocks the log decides, unless
+    /// its ring has no room for what was promised little: then all of it goes home. `early` blocks of it are home
+    /// already.
     pub(super) fn choose(
         &self,
         blocks: &[Frozen],
@@ -214,7 +220,8 @@ impl Core {
         (logged, home)
     }
 
-    /// What a transaction says of its new data that is home when it is logged: what was `early`, and `home`, both by rising number.
+    /// What a transaction says of its new data that is home when it is logged: what was `early`, and `home`, both by
+    /// rising number.
     pub(super) fn named(&self, early: Vec<(u64, u32)>, home: &[(u64, Block)]) -> Vec<(u64, u32)> {
         let mut named = early;
         named.extend(home.iter().filter_map(|(block, image)| Some((*block, self.log.sum(image)?))));

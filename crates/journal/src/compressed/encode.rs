@@ -1,4 +1,5 @@
-//! A transaction as a unit's contents: which images to compress, in chunks that several threads share when there are many.
+//! A transaction as a unit's contents: which images to compress, in chunks that several threads share when there are
+//! many.
 
 use super::sums::Sums;
 use crate::Block;
@@ -22,7 +23,8 @@ pub(super) struct Encoded {
     pub(super) stored: u64,
 }
 
-/// Encodes a transaction as unit number `sequence`. Of what is not to be `compressed` the images are stored as they are.
+/// Encodes a transaction as unit number `sequence`. Of what is not to be `compressed` the images are stored as they
+/// are.
 ///
 /// # Errors
 /// A thread that helped has panicked.

@@ -1,4 +1,5 @@
-//! Engine `compressed`: a transaction is one unit, compressed with LZ4, that counts whole or not at all; one flush makes it durable.
+//! Engine `compressed`: a transaction is one unit, compressed with LZ4, that counts whole or not at all; one flush
+//! makes it durable.
 //!
 //! Source: papers/3. Design: `docs/design/compressed.md`; bytes: `ondol_format::unit`.
 
@@ -22,13 +23,15 @@ use writer::UnitLog;
 /// The most bytes of a journal that are used: a unit, which is at most a quarter of it, tells its length in 32 bits.
 const RING_MAX: u64 = 8 << 30;
 
-/// Different blocks that the log may hold for each block of its ring: however well they compress, one transaction may have to revoke them all.
+/// Different blocks that the log may hold for each block of its ring: however well they compress, one transaction may
+/// have to revoke them all.
 const IMAGES_PER_BLOCK: u64 = 8;
 
 /// More units than any medium lasts for.
 const SEQUENCE_MAX: u64 = 1 << 62;
 
-/// The log of engine `compressed`, and its first transaction. Its superblock says so with the first commit, durably with it.
+/// The log of engine `compressed`, and its first transaction. Its superblock says so with the first commit, durably
+/// with it.
 pub(crate) fn log(ground: &mut Ground, map: LogMap) -> Result<(Box<dyn LogFormat>, Tid)> {
     let Ground { store, env, config, .. } = ground;
     let sb = load_to_write(&**store, &map)?;

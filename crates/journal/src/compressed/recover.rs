@@ -1,10 +1,11 @@
 //! Recovery of a compressed journal: which units are whole, what they come to, and bringing that home.
 //!
-//! Units are read twice, one at a time: once to find the end and the newest image of every block, once to write those home. Then the home
-//! blocks are flushed, and only then the log is declared empty; recovery interrupted anywhere can be repeated.
+//! Units are read twice, one at a time: once to find the end and the newest image of every block, once to write those
+//! home. Then the home blocks are flushed, and only then the log is declared empty; recovery interrupted anywhere can
+//! be repeated.
 //!
-//! Nothing is held whole: units pass in pieces and chunk by chunk, and what is kept of an image takes a few bytes. So the memory is bound by the
-//! blocks of the ring, whatever lies in them.
+//! Nothing is held whole: units pass in pieces and chunk by chunk, and what is kept of an image takes a few bytes. So
+//! the memory is bound by the blocks of the ring, whatever lies in them.
 
 use super::{IMAGES_PER_BLOCK, RING_MAX, next_sequence};
 use crate::area::{LogMap, write_runs};
@@ -22,11 +23,12 @@ use std::ops::ControlFlow;
 /// Bytes of images that are written home at once.
 const BATCH: usize = 4 << 20;
 
-/// Replays the journal into its volume of `volume_blocks` blocks and empties it. The next unit's number is past every one that
-/// the log can have seen. Durable when this returns.
+/// Replays the journal into its volume of `volume_blocks` blocks and empties it. The next unit's number is past every
+/// one that the log can have seen. Durable when this returns.
 ///
 /// # Errors
-/// Corruption: a unit that is known to have been whole and is not, or one that is whole and makes no sense; the store's failure.
+/// Corruption: a unit that is known to have been whole and is not, or one that is whole and makes no sense; the store's
+/// failure.
 pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
     let log = Log::load(store, map, volume_blocks)?;
     let Some(start) = log.start()? else { return Ok(Recovered::default()) };
@@ -254,11 +256,12 @@ impl<'a> Log<'a> {
         Corrupt { structure: "journal".into(), block: self.ring.named(at), what }.into()
     }
 
-    /// A log ends where a unit is not whole, and after a crash that is right. But if that unit, or a later one, is known to have been durable,
-    /// it was whole once and has been damaged.
+    /// A log ends where a unit is not whole, and after a crash that is right. But if that unit, or a later one, is
+    /// known to have been durable, it was whole once and has been damaged.
     fn refuse_damage(&self, found: &Found, start: u64) -> Result<()> {
         let mut durable = self.sb.extension().durable;
-        // Units do not overlap, so all of them together are not longer than the ring; headers that say otherwise are made up.
+        // Units do not overlap, so all of them together are not longer than the ring; headers that say otherwise are
+        // made up.
         let mut left = self.ring.bytes();
         let behind = match self.ring.distance(found.end, start) {
             0 => self.ring.blocks(),
@@ -285,7 +288,8 @@ impl<'a> Log<'a> {
         Err(Corrupt { structure, block: self.ring.named(found.end), what }.into())
     }
 
-    /// The number of the newest unit behind the whole ones that is whole or known to have been, or that of the first behind them.
+    /// The number of the newest unit behind the whole ones that is whole or known to have been, or that of the first
+    /// behind them.
     fn newest(&self, found: &Found) -> Result<u64> {
         let mut newest = found.next.max(self.sb.extension().durable.min(found.next + self.ring.blocks()));
         let mut left = self.ring.bytes();

@@ -1,8 +1,10 @@
-//! Checksums of runs, made of those of their blocks: a block that went home early need not be in memory when its run is named.
+//! Checksums of runs, made of those of their blocks: a block that went home early need not be in memory when its run is
+//! named.
 
 use ondol_format::csum::crc32c;
 
-/// crc32c is linear: what it makes of a block after something else is what it makes of the block alone, and of that something followed by zeros.
+/// crc32c is linear: what it makes of a block after something else is what it makes of the block alone, and of that
+/// something followed by zeros.
 pub(super) struct Sums {
     /// What runs begin with.
     seed: u32,

@@ -17,8 +17,8 @@ use ondol_format::csum;
 use ondol_format::jbd2::{JournalIncompat, JournalSuperblock};
 use ondol_format::unit::{self, Chunk};
 
-/// Bytes of new data in consecutive blocks from which on they are written home and not into the unit. Less is often deleted or written
-/// again before it goes home, and a disk does one sequential write sooner than several apart.
+/// Bytes of new data in consecutive blocks from which on they are written home and not into the unit. Less is often
+/// deleted or written again before it goes home, and a disk does one sequential write sooner than several apart.
 pub const STAGE_PLAIN: usize = 64 << 10;
 /// The same for data that does not compress.
 pub const STAGE_DENSE: usize = 16 << 10;

@@ -89,7 +89,8 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
     })
 }
 
-/// Has a clean journal ask for an engine and a data mode, in the numbers of [`Extension`]; None leaves what it asks for. Durable when this returns.
+/// Has a clean journal ask for an engine and a data mode, in the numbers of [`Extension`]; None leaves what it asks
+/// for. Durable when this returns.
 ///
 /// # Errors
 /// Corruption, or the store's failure.
@@ -101,7 +102,8 @@ pub fn ask(store: &dyn BlockStore, map: &LogMap, engine: Option<u8>, data: Optio
     Ok(store.flush()?)
 }
 
-/// Has an empty journal say that from now on what is newer than home lies in an NVM pool, which keeps everybody else from the image. Durable when this returns.
+/// Has an empty journal say that from now on what is newer than home lies in an NVM pool, which keeps everybody else
+/// from the image. Durable when this returns.
 ///
 /// # Errors
 /// Corruption, a journal that is not empty, or the store's failure.
@@ -124,8 +126,8 @@ pub fn detach(store: &dyn BlockStore, map: &LogMap) -> Result<()> {
     Ok(store.flush()?)
 }
 
-/// Makes the area `new` an empty journal that can take the place of `old`, which is empty: it goes on with the same identity, features and
-/// transaction ids. Behind its first block it must hold zeros. Durable when this returns.
+/// Makes the area `new` an empty journal that can take the place of `old`, which is empty: it goes on with the same
+/// identity, features and transaction ids. Behind its first block it must hold zeros. Durable when this returns.
 ///
 /// # Errors
 /// `Unsupported`: `new` is too short, or `old` not empty; corruption, or the store's failure.
@@ -162,8 +164,8 @@ pub fn lengthen(store: &dyn BlockStore, map: &LogMap) -> Result<()> {
     Ok(store.flush()?)
 }
 
-/// Makes an empty journal in place of one whose superblock is damaged. What its log held counts no more, and can never be taken for its own: `uuid`
-/// must be new. Durable when this returns.
+/// Makes an empty journal in place of one whose superblock is damaged. What its log held counts no more, and can never
+/// be taken for its own: `uuid` must be new. Durable when this returns.
 ///
 /// # Errors
 /// The store's failure.
@@ -213,8 +215,8 @@ pub(crate) fn corrupt(block: u64, e: &FormatError) -> JournalError {
     Corrupt { structure: "journal".into(), block, what: e.to_string() }.into()
 }
 
-/// Reads the superblock of an empty journal that is about to be written to, with the features that every engine writes and without the error of an
-/// earlier abort.
+/// Reads the superblock of an empty journal that is about to be written to, with the features that every engine writes
+/// and without the error of an earlier abort.
 ///
 /// # Errors
 /// Corruption, a journal that is not empty, or the store's failure.
@@ -244,12 +246,14 @@ pub(crate) fn log(ground: &Ground, map: LogMap) -> Result<(Box<dyn LogFormat>, T
     Ok((Box::new(log), first))
 }
 
-/// Opens a recovered, empty log for writing, and says which transaction is its first. Sets the features that are written (checksum v3, 64-bit, revoke).
+/// Opens a recovered, empty log for writing, and says which transaction is its first. Sets the features that are
+/// written (checksum v3, 64-bit, revoke).
 pub(crate) fn open_log(ground: &Ground, map: LogMap) -> Result<(Jbd2Log, Tid)> {
     let Ground { store, env, .. } = ground;
     let mut sb = load_to_write(&**store, &map)?;
     if sb.sequence() < FEW {
-        // Transactions of an older journal may still lie in the ring: none of them has a number that this one comes to soon.
+        // Transactions of an older journal may still lie in the ring: none of them has a number that this one comes to
+        // soon.
         let [a, b, c, d, ..] = env.random_uuid();
         sb.set_start(None, FEW + (u32::from_le_bytes([a, b, c, d]) >> 1));
     }

@@ -1,8 +1,8 @@
 //! Recovery: what happens to a jbd2 log after a crash.
 //!
-//! Three passes as in jbd2: *scan* finds the last whole transaction, *revoke* collects which blocks must not be replayed
-//! up to which transaction, *replay* writes the newest image of every block home. Then the home blocks are flushed, and
-//! only then is the log declared empty; recovery interrupted anywhere can be repeated.
+//! Three passes as in jbd2: *scan* finds the last whole transaction, *revoke* collects which blocks must not be
+//! replayed up to which transaction, *replay* writes the newest image of every block home. Then the home blocks are
+//! flushed, and only then is the log declared empty; recovery interrupted anywhere can be repeated.
 
 use super::writer::Jbd2Log;
 use super::{load_empty, load_superblock};
@@ -43,8 +43,8 @@ pub(super) struct Log<'a> {
     pub(super) format: LogFormat,
 }
 
-/// Replays the journal into its volume and empties it. The next transaction id is raised past
-/// every id that the log has seen. Durable when this returns. Fast commits must have been taken care of: see [`fast_commits`].
+/// Replays the journal into its volume and empties it. The next transaction id is raised past every id that the log has
+/// seen. Durable when this returns. Fast commits must have been taken care of: see [`fast_commits`].
 ///
 /// # Errors
 /// Corruption inside a transaction that has its commit block, or that precedes one that has; the store's failure.
@@ -59,7 +59,8 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume: Volume) -> Result<R
     Ok(recovered)
 }
 
-/// As [`recover`], of a damaged log: the longest beginning of it that is sound goes home, and the rest is given up. Fast commits are not looked at.
+/// As [`recover`], of a damaged log: the longest beginning of it that is sound goes home, and the rest is given up.
+/// Fast commits are not looked at.
 ///
 /// # Errors
 /// The journal's superblock is damaged, or the store's failure.
@@ -84,8 +85,8 @@ pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume: Volume, lose: Lose<
     Ok(Salvaged { recovered, given_up })
 }
 
-/// What ext4 has committed behind the log's end in its own way; None if there is nothing. It is to be done when the log has
-/// been replayed.
+/// What ext4 has committed behind the log's end in its own way; None if there is nothing. It is to be done when the log
+/// has been replayed.
 ///
 /// # Errors
 /// As [`recover`]; fast commits with features that are not known (named).
@@ -129,8 +130,8 @@ pub fn recover_before_fast_commits(store: &dyn BlockStore, map: &LogMap, volume:
     Ok(recovered)
 }
 
-/// Writes `images` as the transaction with which the log begins: from then on they count, and no fast commit does. Durable when this
-/// returns.
+/// Writes `images` as the transaction with which the log begins: from then on they count, and no fast commit does.
+/// Durable when this returns.
 ///
 /// # Errors
 /// `Unsupported` when they do not fit into the log; the store's failure.

@@ -1,7 +1,7 @@
 //! The second and third pass: which images are to be written home, and writing them.
 //!
-//! What is kept of each image in the log takes a few bytes; revokes are looked at one by one, and those of blocks that have an image are kept.
-//! So the memory is bound by the blocks of the ring, whatever lies in them.
+//! What is kept of each image in the log takes a few bytes; revokes are looked at one by one, and those of blocks that
+//! have an image are kept. So the memory is bound by the blocks of the ring, whatever lies in them.
 
 use super::Recovered;
 use super::recover::Log;

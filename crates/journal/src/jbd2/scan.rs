@@ -23,8 +23,8 @@ pub(super) struct Whole {
     newest: Option<Time>,
 }
 
-/// What can be known of a transaction's images when its commit block is read. Needed where nothing else shows that they arrived:
-/// images have no checksums of their own, or the commit block may be older than they are.
+/// What can be known of a transaction's images when its commit block is read. Needed where nothing else shows that they
+/// arrived: images have no checksums of their own, or the commit block may be older than they are.
 struct Sums<'l> {
     log: &'l Log<'l>,
     whole: u32,
@@ -122,13 +122,14 @@ impl Log<'_> {
         Ok(found)
     }
 
-    /// A log ends where its blocks stop to make sense, and after a crash that is right: the commit block of the next transaction was
-    /// never written. If there is one, or one of a later transaction, the next was whole and has been damaged.
+    /// A log ends where its blocks stop to make sense, and after a crash that is right: the commit block of the next
+    /// transaction was never written. If there is one, or one of a later transaction, the next was whole and has been
+    /// damaged.
     ///
-    /// But for a journal that was made over another with the same UUID, and was not zeroed: that one's commit blocks are right, too. One that
-    /// is older than this log is of it. It shows by its time, before that of the newest whole transaction, or of the volume where none is
-    /// whole; by the blocks before it, which are fewer than the transactions that it would follow; or by one before it whose number
-    /// this log has given to another.
+    /// But for a journal that was made over another with the same UUID, and was not zeroed: that one's commit blocks
+    /// are right, too. One that is older than this log is of it. It shows by its time, before that of the newest whole
+    /// transaction, or of the volume where none is whole; by the blocks before it, which are fewer than the
+    /// transactions that it would follow; or by one before it whose number this log has given to another.
     ///
     /// Three cases cannot be decided. If the older journal's clock was ahead, the log may be refused after an ordinary
     /// crash; e2fsck replays it. If the clock was set back while the log was written, and the first transaction after
@@ -159,7 +160,8 @@ impl Log<'_> {
         Err(Corrupt { structure, block: self.ring.named(whole.at), what }.into())
     }
 
-    /// The number of the newest transaction behind the whole ones that has its commit block, or that of the first behind them.
+    /// The number of the newest transaction behind the whole ones that has its commit block, or that of the first
+    /// behind them.
     pub(super) fn newest(&self, whole: &Whole) -> Result<u32> {
         let mut behind = 0;
         self.ring.search(self.store, whole.at, self.ring.blocks(), |_, block| {

@@ -56,16 +56,16 @@ impl Jbd2Log {
         self.area.write(at, &parts)
     }
 
-    /// Writes everything of the transaction that must be durable before the commit block, from position `at` of the ring on. Returns
-    /// the blocks written.
+    /// Writes everything of the transaction that must be durable before the commit block, from position `at` of the
+    /// ring on. Returns the blocks written.
     pub(super) fn append(&self, at: u64, tx: &Sealed) -> Result<u64> {
         let mut parts = self.revokes(tx);
         for images in tx.images.chunks(self.tags_per_block()) {
             parts.extend(self.described(tx.tid, images));
         }
         let written = parts.len() as u64;
-        // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot be
-        // torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
+        // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot
+        // be torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
         parts.push(Part::Own(vec![0; self.area.block_size()]));
         self.write_parts(at, &parts)?;
         Ok(written)

@@ -6,7 +6,8 @@ use crate::{Extent, JournalError, Ranges, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What one record has of one block: where its changes lie. A batch has hundreds of thousands of them, so they are short.
+/// What one record has of one block: where its changes lie. A batch has hundreds of thousands of them, so they are
+/// short.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     block: u64,
@@ -35,7 +36,8 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Reads records: `read` puts one behind what there is, and says where its contents lie. Blocks must lie below `end`.
+    /// Reads records: `read` puts one behind what there is, and says where its contents lie. Blocks must lie below
+    /// `end`.
     ///
     /// # Errors
     /// A record is not to be understood; those of `read`.
@@ -141,7 +143,8 @@ impl Blocks {
         all
     }
 
-    /// Of each run that is freed: those of so many parts that lie in it do not count. What the last of several runs has dropped of a block needs no other.
+    /// Of each run that is freed: those of so many parts that lie in it do not count. What the last of several runs has
+    /// dropped of a block needs no other.
     fn drop_freed(&mut self, freed: &[(Extent, usize)]) {
         if freed.is_empty() {
             return;
@@ -166,8 +169,8 @@ impl Blocks {
         }
     }
 
-    /// Adds the blocks that say something about those that changed, in values that a seal derives; those that changed themselves are there already. Returns
-    /// which bytes are to be sealed of each.
+    /// Adds the blocks that say something about those that changed, in values that a seal derives; those that changed
+    /// themselves are there already. Returns which bytes are to be sealed of each.
     pub(super) fn add_derived(&mut self, client: &dyn Client) -> BTreeMap<u64, Ranges> {
         let (mut bytes, mut kinds) = (BTreeMap::<u64, Ranges>::new(), BTreeMap::new());
         for derived in self.changed.iter().filter_map(|changed| client.derived(changed.kind)) {

@@ -1,7 +1,7 @@
 //! The checkpoint: what is committed goes home, the oldest first and some at a time, then the log's tail moves.
 //!
-//! The image of a block is what it is now, where nobody has changed it since; or what it held when the last checkpoint took it, and the committed records since
-//! then. Operations on the same blocks go on all the while.
+//! The image of a block is what it is now, where nobody has changed it since; or what it held when the last checkpoint
+//! took it, and the committed records since then. Operations on the same blocks go on all the while.
 
 use super::Core;
 use super::blocks::{Blocks, Changed, Piece};
@@ -19,10 +19,12 @@ use ondol_nvm_log::Batch as Committed;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-/// A checkpoint takes so great a part of the log: who waits for room waits for that much. Blocks that change all the time are written once for each.
+/// A checkpoint takes so great a part of the log: who waits for room waits for that much. Blocks that change all the
+/// time are written once for each.
 const SLICES: u64 = 8;
 
-/// Lines that a checkpoint takes: so few that those who wait for it do not wait long, and so many that its flushes are not most of its time.
+/// Lines that a checkpoint takes: so few that those who wait for it do not wait long, and so many that its flushes are
+/// not most of its time.
 const SLICE: u64 = (1 << 20) / ondol_nvm_log::LINE;
 
 /// So many records, or images, a thread claims at a time.
@@ -65,7 +67,8 @@ impl Core {
         self.most().min(SLICE)
     }
 
-    /// Writes the oldest of what is committed home; or waits for whoever is at it, which is as good for who wants room. False: there is nothing, or nothing yet.
+    /// Writes the oldest of what is committed home; or waits for whoever is at it, which is as good for who wants room.
+    /// False: there is nothing, or nothing yet.
     pub(super) fn checkpoint(&self) -> Result<bool> {
         self.checkpoint_of(self.slice())
     }
@@ -91,7 +94,8 @@ impl Core {
         Ok(true)
     }
 
-    /// Until the log is empty. Nobody waits for a part of it, so each takes what it can have in memory: what changes all the time is written once.
+    /// Until the log is empty. Nobody waits for a part of it, so each takes what it can have in memory: what changes
+    /// all the time is written once.
     pub(super) fn checkpoint_everything(&self) -> Result<()> {
         while self.log.tail() < self.log.durable() {
             if !self.checkpoint_of(self.most_in_memory())? {
@@ -141,7 +145,8 @@ impl Core {
         Ok(())
     }
 
-    /// What `work` makes of each number below `count`: by several threads, which claim `at_once` of them at a time, where there are `worth` and more.
+    /// What `work` makes of each number below `count`: by several threads, which claim `at_once` of them at a time,
+    /// where there are `worth` and more.
     fn each<T: Send + 'static>(
         &self,
         (count, at_once, worth): (usize, usize, usize),
@@ -156,7 +161,8 @@ impl Core {
         }
     }
 
-    /// What the batches have changed. Where that needs a page that is lost, more of them are taken: what is committed later may replace it.
+    /// What the batches have changed. Where that needs a page that is lost, more of them are taken: what is committed
+    /// later may replace it.
     fn slice_from(&self, batches: &mut Vec<Committed>) -> Result<Slice> {
         let mut commits = true;
         loop {
@@ -193,7 +199,8 @@ impl Core {
         }
     }
 
-    /// The images of what the batches have changed, sealed. Blocks that records in `later` have freed others may have by now.
+    /// The images of what the batches have changed, sealed. Blocks that records in `later` have freed others may have
+    /// by now.
     fn slice_of(&self, batches: &[Committed], later: &Range<u64>) -> Result<Slice> {
         let found = Arc::new(self.found(batches, later)?);
         let count = found.blocks.changed().len();

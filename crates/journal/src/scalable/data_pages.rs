@@ -1,5 +1,6 @@
-//! Where whole blocks of file data lie that records name in place of carrying them: pages beside the log ([`super::pages`]), or free pages of the home
-//! ([`super::home_pages`]). The engine asks its pages, and never which kind they are.
+//! Where whole blocks of file data lie that records name in place of carrying them: pages beside the log
+//! ([`super::pages`]), or free pages of the home ([`super::home_pages`]). The engine asks its pages, and never which
+//! kind they are.
 
 use super::Core;
 use super::named::Named;
@@ -17,8 +18,8 @@ pub(super) trait DataPages: Delays {
         "scalable"
     }
 
-    /// Finds pages for whole blocks of file data, as far as there are any, and says what belongs into them, by the blocks' places in the write set. What finds none is lent no
-    /// longer.
+    /// Finds pages for whole blocks of file data, as far as there are any, and says what belongs into them, by the
+    /// blocks' places in the write set. What finds none is lent no longer.
     fn name<'p>(&self, _core: &Core, _arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
         blocks.iter_mut().for_each(Staged::own);
         Vec::new()
@@ -35,7 +36,8 @@ pub(super) trait DataPages: Delays {
     /// The complete record at `position` frees the block of this buffer.
     fn freed(&self, _buf: &Arc<Buf>, _position: u64) {}
 
-    /// Whether a checkpoint need not write what this page was named for: home has it, or gets it by an entry of its map.
+    /// Whether a checkpoint need not write what this page was named for: home has it, or gets it by an entry of its
+    /// map.
     fn is_there(&self, _page: u32) -> bool {
         false
     }
@@ -50,7 +52,8 @@ pub(super) trait DataPages: Delays {
         false
     }
 
-    /// Has the home's readers see the committed contents of blocks that lie in its pages, `(block, page)`. Durable with the next flush.
+    /// Has the home's readers see the committed contents of blocks that lie in its pages, `(block, page)`. Durable with
+    /// the next flush.
     fn set_entries(&self, _entries: &[(u64, u32)]) -> Result<()> {
         Ok(())
     }
@@ -73,7 +76,8 @@ pub(super) trait Delays: Send + Sync {
         false
     }
 
-    /// What may wait does so from now on: the record that names it gets its place next. Also says whether somebody should look how much waits.
+    /// What may wait does so from now on: the record that names it gets its place next. Also says whether somebody
+    /// should look how much waits.
     fn wait(&self, _blocks: &[Staged<'_>], _named: &[Named<'_>]) -> (Vec<Arc<Waiting>>, bool) {
         (Vec::new(), false)
     }
@@ -101,7 +105,8 @@ pub(super) trait Delays: Send + Sync {
         false
     }
 
-    /// Before a commit that no program waits for: writes what waits home, durably, as far as home takes it. `waits`: also for a checkpoint that is at work. Returns how many blocks.
+    /// Before a commit that no program waits for: writes what waits home, durably, as far as home takes it. `waits`:
+    /// also for a checkpoint that is at work. Returns how many blocks.
     fn drain(&self, _core: &Core, _waits: bool) -> u64 {
         0
     }

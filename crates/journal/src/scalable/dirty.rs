@@ -1,4 +1,5 @@
-//! Blocks that have records in the log and are not home: held here, they are never evicted, so that what is live is always in memory, or at home already.
+//! Blocks that have records in the log and are not home: held here, they are never evicted, so that what is live is
+//! always in memory, or at home already.
 
 use crate::cache::Buf;
 use crate::{Extent, NumberHash};
@@ -26,7 +27,8 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Dirty {
     shards: Vec<Apart<Mutex<Held>>>,
-    /// How many have come, and how many have gone: two counts that only grow, so that whoever finds them equal, the second one first, knows that there was none.
+    /// How many have come, and how many have gone: two counts that only grow, so that whoever finds them equal, the
+    /// second one first, knows that there was none.
     added: Striped,
     removed: Striped,
     /// About how many have their bytes in memory.
@@ -45,7 +47,8 @@ impl Dirty {
         &self.shards[shard_of(block, SHARDS)]
     }
 
-    /// The block has a record, and bytes in memory, or in `page`. Takes the place of a buffer of the same block that was freed.
+    /// The block has a record, and bytes in memory, or in `page`. Takes the place of a buffer of the same block that
+    /// was freed.
     pub(super) fn add(&self, buf: &Arc<Buf>, page: Option<u32>) {
         let light = page.is_some();
         let old = self.shard(buf.block).lock().insert(buf.block, Entry { buf: buf.clone(), light, page });

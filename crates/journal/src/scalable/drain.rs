@@ -17,12 +17,14 @@ impl Core {
         self.pages.much_waits(self, flooded)
     }
 
-    /// Whether operations write their new data home themselves: there is more of it than goes home, and no program waits for commits, which have to flush it first.
+    /// Whether operations write their new data home themselves: there is more of it than goes home, and no program
+    /// waits for commits, which have to flush it first.
     pub(super) fn brings_home(&self) -> bool {
         self.is_flooded.load(Relaxed) && !self.home_rests() && self.pages.is_quiet()
     }
 
-    /// Writes new data home, before its record is made: no committed state reaches its blocks. All or nothing of it; what is written is flushed before it is committed.
+    /// Writes new data home, before its record is made: no committed state reaches its blocks. All or nothing of it;
+    /// what is written is flushed before it is committed.
     pub(super) fn write_new_home<'p>(
         &self,
         arena: &[u8],
@@ -60,7 +62,8 @@ impl Core {
         held > bytes && held.saturating_sub(self.pages.waiting()) > bytes
     }
 
-    /// Commits `tid`, what waits being home before that: nobody needs it soon. While a checkpoint is at work, it is waited for, or all of it stays for the commit to store. Returns how many blocks have gone home.
+    /// Commits `tid`, what waits being home before that: nobody needs it soon. While a checkpoint is at work, it is
+    /// waited for, or all of it stays for the commit to store. Returns how many blocks have gone home.
     pub(super) fn commit_late(&self, tid: Tid, waits: bool) -> Result<u64> {
         self.check_alive()?;
         let home = self.pages.drain(self, waits);
@@ -73,7 +76,8 @@ impl Core {
         if pages.waiting() == 0 || self.home_rests() {
             return 0;
         }
-        // No checkpoint writes meanwhile, and no block gets another owner: what is written late must not be written over what is newer.
+        // No checkpoint writes meanwhile, and no block gets another owner: what is written late must not be written
+        // over what is newer.
         let Some(turn) = self.turns.take_next(waits) else { return 0 };
         if self.aborted.get().is_some() {
             return 0;

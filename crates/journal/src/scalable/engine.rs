@@ -94,7 +94,8 @@ impl Engine for ScalableEngine {
         if blocks > max {
             return Err(JournalError::TooBig { need: blocks, max });
         }
-        // Room is promised when it is known how much; here, where no lock is held, those wait who bring more than goes home.
+        // Room is promised when it is known how much; here, where no lock is held, those wait who bring more than goes
+        // home.
         self.core.check_home()?;
         self.core.lend_a_hand()
     }

@@ -1,7 +1,8 @@
 //! When freed blocks may be allocated again: once their freeing is committed, and no checkpoint is at work.
 //!
-//! So a checkpoint that begins knows every block that may have a next owner, and meanwhile there are no others. What its records have of such a block and the freeing is
-//! behind them, it leaves alone: no crash brings the old owner back, and what the next one has of it lies in the log.
+//! So a checkpoint that begins knows every block that may have a next owner, and meanwhile there are no others. What
+//! its records have of such a block and the freeing is behind them, it leaves alone: no crash brings the old owner
+//! back, and what the next one has of it lies in the log.
 
 use crate::NumberHash;
 use crate::cache::Buf;
@@ -27,7 +28,8 @@ struct State {
     released: u64,
     /// Buffers of blocks with older records, by the position of the record that frees them.
     dead: BTreeMap<u64, Vec<Arc<Buf>>>,
-    /// The positions of these records by block. A block can be freed again before the tail has passed the first of them.
+    /// The positions of these records by block. A block can be freed again before the tail has passed the first of
+    /// them.
     freed_at: HashMap<u64, Vec<u64>, NumberHash>,
 }
 
@@ -43,8 +45,8 @@ impl Freed {
         self.waiting.store(state.waiting.len() as u64, SeqCst);
     }
 
-    /// A checkpoint begins that takes everything below `end`. Returns where the later records lie whose blocks others may have by now: until [`Freed::end_checkpoint`] it
-    /// stays so.
+    /// A checkpoint begins that takes everything below `end`. Returns where the later records lie whose blocks others
+    /// may have by now: until [`Freed::end_checkpoint`] it stays so.
     pub(super) fn begin_checkpoint(&self, end: u64) -> Range<u64> {
         let mut state = self.state.lock();
         state.checkpoint = true;
@@ -66,7 +68,8 @@ impl Freed {
         self.state.lock().checkpoint = true;
     }
 
-    /// Buffers that records below `end` have freed: nothing of them is in the log any more. Those of a later owner of the same block are others.
+    /// Buffers that records below `end` have freed: nothing of them is in the log any more. Those of a later owner of
+    /// the same block are others.
     pub(super) fn take_dead(&self, end: u64) -> Vec<Arc<Buf>> {
         let mut state = self.state.lock();
         let later = state.dead.split_off(&end);

@@ -1,4 +1,5 @@
-//! Free pages of the home for whole blocks of file data: what a record names there needs no copy home, but an entry of the home's map.
+//! Free pages of the home for whole blocks of file data: what a record names there needs no copy home, but an entry of
+//! the home's map.
 
 use super::Core;
 use super::data_pages::{DataPages, Delays};
@@ -72,9 +73,9 @@ impl DataPages for HomePages {
         "remap"
     }
 
-    /// Borrows pages for the blocks of file data of which much is written, also of those that build on what they held. What finds none goes into the record.
-    /// Not before the handle is closed: every failure until then would have to give pages back, and blocks that the
-    /// operation reads or changes again would be read from NVM.
+    /// Borrows pages for the blocks of file data of which much is written, also of those that build on what they held.
+    /// What finds none goes into the record. Not before the handle is closed: every failure until then would have to
+    /// give pages back, and blocks that the operation reads or changes again would be read from NVM.
     fn name<'p>(&self, core: &Core, arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
         let size = self.page_bytes;
         let takes = |staged: &Staged<'_>| staged.kind == Kind::DATA && size <= PART * bytes_in(staged, true);

@@ -83,7 +83,8 @@ impl Part {
     }
 }
 
-/// The images to be written, in two parts: what was built must be home before a descriptor says that it is there. A home that lends its pages takes in place what may tear.
+/// The images to be written, in two parts: what was built must be home before a descriptor says that it is there. A
+/// home that lends its pages takes in place what may tear.
 pub(super) fn in_order(batch: &Batch, client: &dyn Client, lends: bool) -> [Part; 2] {
     let mut parts = [Part::default(), Part::default()];
     for (block, homing) in batch.iter().filter(|(_, homing)| !homing.there) {

@@ -1,4 +1,5 @@
-//! Engine `scalable` (papers/5): operations become records of an NVM log, side by side; what is committed there goes home in batches.
+//! Engine `scalable` (papers/5): operations become records of an NVM log, side by side; what is committed there goes
+//! home in batches.
 //!
 //! ```text
 //!   publish ──▶ promise ─▶ claim ─▶ live blocks ─▶ record: one fence       (no lock that different files share)
@@ -8,8 +9,8 @@
 //!
 //! Design, invariants and failure cases: `docs/design/scalable.md`.
 //!
-//! **Locks**, in order: checkpoint, counters, a shard of the cache, a buffer, dirty. None of them is an inode lock, so a thread that holds inode locks may commit or
-//! checkpoint, also in `publish` when the ring is full.
+//! **Locks**, in order: checkpoint, counters, a shard of the cache, a buffer, dirty. None of them is an inode lock, so
+//! a thread that holds inode locks may commit or checkpoint, also in `publish` when the ring is full.
 
 mod blocks;
 mod checkpoint;
@@ -58,7 +59,8 @@ use waiting_since::WaitingSince;
 /// Numbers that operations share are read and logged under a lock of their block; blocks share them.
 const COUNTERS: usize = 64;
 
-/// After so many handles of a thread it looks whether there is something to do for the steps: that takes counts from many lines.
+/// After so many handles of a thread it looks whether there is something to do for the steps: that takes counts from
+/// many lines.
 const LOOKS: u64 = 16;
 /// Also after a record of so many bytes.
 const LARGE: usize = 64 << 10;
@@ -119,7 +121,8 @@ impl Core {
         Ok(())
     }
 
-    /// What has been written is durable when this returns. Where that fails over what was written in place, the engine stops: it is nowhere else.
+    /// What has been written is durable when this returns. Where that fails over what was written in place, the engine
+    /// stops: it is nowhere else.
     fn flush(&self) -> Result<()> {
         let failed = |e: &JournalError, in_place: bool| {
             if in_place {
@@ -129,7 +132,8 @@ impl Core {
         self.in_place.flush(&*self.store, failed, || self.check_alive())
     }
 
-    /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or nobody has seen it yet.
+    /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or
+    /// nobody has seen it yet.
     fn uncommitted_ns(&self) -> Option<u64> {
         let since = self.waiting_since.oldest(self.log.durable()).filter(|_| self.log.uncommitted() > 0)?;
         Some(self.since(since))
@@ -196,8 +200,9 @@ impl Core {
         Ok(())
     }
 
-    /// Before an operation begins where more memory is pinned than the cache allows: one slice goes home, this thread's or that of another who is at it. More would let
-    /// those who come meanwhile fill again what this one has emptied; one is more than an operation brings.
+    /// Before an operation begins where more memory is pinned than the cache allows: one slice goes home, this thread's
+    /// or that of another who is at it. More would let those who come meanwhile fill again what this one has emptied;
+    /// one is more than an operation brings.
     fn lend_a_hand(&self) -> Result<()> {
         if self.brings_home() {
             self.bells.committer.ring();
@@ -276,7 +281,8 @@ impl Core {
         }
     }
 
-    /// Locks the counters of a draft. They stay locked until its record is complete: who reads a counter then builds on what cannot be voided any more.
+    /// Locks the counters of a draft. They stay locked until its record is complete: who reads a counter then builds on
+    /// what cannot be voided any more.
     fn lock_counters(&self, draft: &Draft, blocks: &[Staged<'_>]) -> Vec<MutexGuard<'_, ()>> {
         let shard = |staged: usize| (blocks[staged].buf.block % COUNTERS as u64) as usize;
         let mut shards: Vec<usize> = draft.counters.iter().map(|counter| shard(counter.staged)).collect();

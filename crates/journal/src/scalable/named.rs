@@ -106,8 +106,8 @@ impl<'p> Naming<'p> {
         lent.map(|named| (named.staged, named.at.page))
     }
 
-    /// The record at `position` is complete: `told` gets what memory need not have any more, and the page that has it if it is not home. Returns whether somebody should
-    /// look how much waits.
+    /// The record at `position` is complete: `told` gets what memory need not have any more, and the page that has it
+    /// if it is not home. Returns whether somebody should look how much waits.
     pub(super) fn completed(self, position: u64, told: impl Fn(u64, Option<&Block>, Option<u32>)) -> bool {
         for named in &self.named {
             match named.rests {

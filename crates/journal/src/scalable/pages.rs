@@ -7,7 +7,8 @@
 //!          └─▶ home, by its operation, without a page             nobody has synced for long, and much waits
 //! ```
 //!
-//! Only what lies in blocks that the operation has allocated may wait or go there: it may be home before it is committed, since no committed state reaches it.
+//! Only what lies in blocks that the operation has allocated may wait or go there: it may be home before it is
+//! committed, since no committed state reaches it.
 
 use super::Core;
 use super::data_pages::{DataPages, Delays};
@@ -29,17 +30,20 @@ use std::collections::HashSet;
 
 const SHARDS: usize = 16;
 
-/// So great a part of what may be dirty one thread may have stored at once since the last commit, and no more than so many bytes; what is more waits.
+/// So great a part of what may be dirty one thread may have stored at once since the last commit, and no more than so
+/// many bytes; what is more waits.
 const AT_ONCE: u64 = 32;
 const MOST_AT_ONCE: u64 = 1 << 20;
 
 /// The number of a page that there is not: home alone has the contents.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// So great a part of the memory for blocks that are not home may wait, however fast home is, and of the pages: each that waits has one.
+/// So great a part of the memory for blocks that are not home may wait, however fast home is, and of the pages: each
+/// that waits has one.
 const PARTS: u64 = 2;
 
-/// So many commits that no program waits for, one behind the other, and operations that bring much write it home themselves.
+/// So many commits that no program waits for, one behind the other, and operations that bring much write it home
+/// themselves.
 const QUIET: u32 = 8;
 
 /// Where what a page was named for is.

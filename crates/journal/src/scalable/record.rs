@@ -1,6 +1,7 @@
 //! An operation's changes as bytes of one record of the NVM log. `docs/format.md` specifies them.
 //!
-//! A change says what bytes or bits *are* afterwards, never by how much they differ: a record may be applied to a home that has it already.
+//! A change says what bytes or bits *are* afterwards, never by how much they differ: a record may be applied to a home
+//! that has it already.
 
 use super::named::Named;
 use crate::change::Change;
@@ -42,8 +43,9 @@ fn most(block_size: usize) -> u64 {
     (ENTRY + CHANGE + 2 * block_size) as u64
 }
 
-/// Blocks whose changes fit into a record of so many bytes. Only a patch is longer than its block, and of what takes one, a bitmap of which many runs are set
-/// and as many cleared, there is another block for each: that with the extents of the runs.
+/// Blocks whose changes fit into a record of so many bytes. Only a patch is longer than its block, and of what takes
+/// one, a bitmap of which many runs are set and as many cleared, there is another block for each: that with the extents
+/// of the runs.
 pub(super) fn blocks_in(bytes: u64, block_size: usize) -> u64 {
     bytes / (ENTRY + CHANGE + block_size * 3 / 2) as u64
 }
@@ -306,7 +308,8 @@ pub(super) fn page_of(changes: &[u8]) -> Option<InPage> {
     Some(InPage::read((word >> FIRST_AT & FIRST) as u32, word as u32, contents))
 }
 
-/// Applies an entry's changes to `image`, and notes the bytes that they touch. What lies in a page is fetched by `fetch`.
+/// Applies an entry's changes to `image`, and notes the bytes that they touch. What lies in a page is fetched by
+/// `fetch`.
 ///
 /// # Errors
 /// They go beyond the block or beyond the entry, or are none of this version's; those of `fetch`.

@@ -1,7 +1,8 @@
 //! After a crash: what is committed in the NVM log goes home.
 //!
-//! Home may be older than the log, have all of it, or have parts of it: a checkpoint may have been cut off. It is not verified. Records say what bytes
-//! are, so after all of them home is what it would have become, and doing it again changes nothing.
+//! Home may be older than the log, have all of it, or have parts of it: a checkpoint may have been cut off. It is not
+//! verified. Records say what bytes are, so after all of them home is what it would have become, and doing it again
+//! changes nothing.
 
 use super::blocks::{Blocks, Changed, Piece};
 use super::images::{Batch, Homing, in_order, needed, put_in, sealed, to_seal};
@@ -26,11 +27,12 @@ pub struct Replayed {
     pub lost: Vec<u64>,
 }
 
-/// Writes what `contents` has of commits home, durably. The volume has `blocks` blocks of `block_size` bytes. `client` seals, as the descriptors at home
-/// have it: where bitmaps lie never changes, and each descriptor lies in one sector.
+/// Writes what `contents` has of commits home, durably. The volume has `blocks` blocks of `block_size` bytes. `client`
+/// seals, as the descriptors at home have it: where bitmaps lie never changes, and each descriptor lies in one sector.
 ///
 /// # Errors
-/// A record that cannot be understood; contents of a block that are lost, unless it is to go on; the log's or the store's failure. What is home then is repeated the next time.
+/// A record that cannot be understood; contents of a block that are lost, unless it is to go on; the log's or the
+/// store's failure. What is home then is repeated the next time.
 pub fn recover(
     store: &Arc<dyn BlockStore>,
     (blocks, block_size): (u64, usize),
@@ -77,7 +79,8 @@ pub(crate) fn pages(contents: &Contents) -> Result<Vec<u32>> {
     Ok(found(contents, u64::MAX)?.pages)
 }
 
-/// The blocks that the commits in `contents` have changed: what they hold, and which bytes. The volume has `blocks` blocks of `block_size` bytes.
+/// The blocks that the commits in `contents` have changed: what they hold, and which bytes. The volume has `blocks`
+/// blocks of `block_size` bytes.
 ///
 /// # Errors
 /// A record that cannot be understood; the log's failure.

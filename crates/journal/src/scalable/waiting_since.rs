@@ -1,12 +1,13 @@
-//! Since when the oldest operation waits that is not durable. An operation pays a load for it, and who begins after a commit a look at the clock.
+//! Since when the oldest operation waits that is not durable. An operation pays a load for it, and who begins after a
+//! commit a look at the clock.
 
 use ondol_env::Env;
 // Nothing but a timer goes by these, so they are no places at which schedules part.
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Times are monotonic nanoseconds; 0 stands for none. What is recorded while a commit gathers, or while the committer sees nothing, may be left
-/// without a time: then the next record, or the committer's next look, begins a new one.
+/// Times are monotonic nanoseconds; 0 stands for none. What is recorded while a commit gathers, or while the committer
+/// sees nothing, may be left without a time: then the next record, or the committer's next look, begins a new one.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSince {
     /// Of the first record that no commit has taken.

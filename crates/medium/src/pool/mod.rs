@@ -31,8 +31,8 @@ pub struct PoolSpec {
     pub size: u64,
     /// The persistence domain to use it with when it is opened; [`Domain::Auto`] to find it out each time.
     pub domain: Domain,
-    /// Areas in their order: what each is for, and its bytes, rounded up to pages. The first page of each will be zeros, the rest is
-    /// what the medium held.
+    /// Areas in their order: what each is for, and its bytes, rounded up to pages. The first page of each will be
+    /// zeros, the rest is what the medium held.
     pub areas: Vec<(AreaKind, u64)>,
     /// Make it even where the medium holds something.
     pub force: bool,
@@ -47,8 +47,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool. After a crash on the way the medium holds what it held (the two headers at least), or is refused as no pool or a
-    /// damaged one, or is the new pool.
+    /// Makes a pool. After a crash on the way the medium holds what it held (the two headers at least), or is refused
+    /// as no pool or a damaged one, or is the new pool.
     ///
     /// # Errors
     /// `Holds` when the medium is not empty, `Size` and `Areas` when the areas do not fit, or the medium's failure.
@@ -64,7 +64,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens a pool. A copy of the header that is bad, or older after a crash, is written anew from the other, where the pool may be stored to.
+    /// Opens a pool. A copy of the header that is bad, or older after a crash, is written anew from the other, where
+    /// the pool may be stored to.
     ///
     /// # Errors
     /// `NotAPool`, `Newer`, `Damaged`, `Truncated`, or the medium's failure.
@@ -107,8 +108,8 @@ impl Pool {
         self.header.areas.iter().find(|a| a.kind == kind).copied()
     }
 
-    /// Attaches the pool to the volume with this UUID, or attaches it again, and raises the attach epoch; it is durable then. The volume
-    /// records the epoch afterwards.
+    /// Attaches the pool to the volume with this UUID, or attaches it again, and raises the attach epoch; it is durable
+    /// then. The volume records the epoch afterwards.
     ///
     /// # Errors
     /// `Attached` to another volume, or the medium's failure.
@@ -132,7 +133,8 @@ impl Pool {
         self.change(|header| header.volume = None)
     }
 
-    /// Gives `len` bytes (rounded up to pages) of what no area has to a new one. It is durable, and its first page is zeros.
+    /// Gives `len` bytes (rounded up to pages) of what no area has to a new one. It is durable, and its first page is
+    /// zeros.
     ///
     /// # Errors
     /// `Size` or `Areas` when there is no room, or the medium's failure.
@@ -141,7 +143,8 @@ impl Pool {
         new.first().copied().ok_or_else(|| PoolError::Size { name: self.nvm.name().into(), size: self.header.size })
     }
 
-    /// As [`Pool::allot`], of several areas at once: after a crash there are all of them or none. In the order of their places.
+    /// As [`Pool::allot`], of several areas at once: after a crash there are all of them or none. In the order of their
+    /// places.
     ///
     /// # Errors
     /// As [`Pool::allot`].

@@ -1,9 +1,11 @@
-//! The gate under a model checker: every interleaving of those who enter and one who closes, and every value that the memory model lets a load see. Two who close wait for each
-//! other by exchanging a word, which the checker takes for a loop without end: threads of the system have that, in the crate's own tests.
+//! The gate under a model checker: every interleaving of those who enter and one who closes, and every value that the
+//! memory model lets a load see. Two who close wait for each other by exchanging a word, which the checker takes for a
+//! loop without end: threads of the system have that, in the crate's own tests.
 #![expect(unsafe_code, reason = "what lies behind the gate is shared by it")]
 #![allow(clippy::duplicate_mod, reason = "each time with other atomics")]
 
-/// What the gate is given instead of the crate's atomics: the checker's, before each operation of which `$before` is done with its order.
+/// What the gate is given instead of the crate's atomics: the checker's, before each operation of which `$before` is
+/// done with its order.
 macro_rules! meeting {
     ($before:expr) => {
         pub(crate) use loom::thread::yield_now;

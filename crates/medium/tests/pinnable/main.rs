@@ -1,8 +1,10 @@
-//! The words of pages under a model checker: every interleaving of those who store and those who pin, and every value that the memory model lets a load see.
+//! The words of pages under a model checker: every interleaving of those who store and those who pin, and every value
+//! that the memory model lets a load see.
 #![expect(unsafe_code, reason = "what is pinned or stored to is shared")]
 #![allow(clippy::duplicate_mod, reason = "each time with other atomics")]
 
-/// What the words are given instead of the crate's atomics: the checker's, each operation of which has the order that `$order` makes of its own.
+/// What the words are given instead of the crate's atomics: the checker's, each operation of which has the order that
+/// `$order` makes of its own.
 macro_rules! meeting {
     ($order:expr) => {
         pub(crate) use std::sync::atomic::Ordering;
@@ -62,7 +64,8 @@ macro_rules! programs {
         use loom::thread;
         use pinnable::Pinnable;
 
-        /// So many threads pin a page, look twice and unpin it, each once, while this one stores to it `stores` times. Returns nothing that is wrong: the checker fails.
+        /// So many threads pin a page, look twice and unpin it, each once, while this one stores to it `stores` times.
+        /// Returns nothing that is wrong: the checker fails.
         pub(crate) fn pin_beside_stores(pinning: usize, stores: u64) {
             model(move || {
                 let shared = Arc::new((Pinnable::new(&(0..PAGE)), Page::default()));
@@ -88,7 +91,8 @@ macro_rules! programs {
             });
         }
 
-        /// A thread has the page for itself for a while and stores to it as it likes, while another pins it and this one stores to it, each once if that can be.
+        /// A thread has the page for itself for a while and stores to it as it likes, while another pins it and this
+        /// one stores to it, each once if that can be.
         pub(crate) fn own_beside_all() {
             model(|| {
                 let shared = Arc::new((Pinnable::new(&(0..PAGE)), Page::default()));

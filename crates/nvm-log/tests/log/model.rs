@@ -12,8 +12,8 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
 
 struct Shared {
     ring: Ring,
-    /// What stands for records in NVM: written before they are complete, read by whoever sees them committed. Nothing but the ring orders the two: where it does not, a load
-    /// sees an older value, too.
+    /// What stands for records in NVM: written before they are complete, read by whoever sees them committed. Nothing
+    /// but the ring orders the two: where it does not, a load sees an older value, too.
     cells: Vec<AtomicU64>,
     /// Commits so far: written by each before it is durable, and read by the next one.
     commits: AtomicU64,

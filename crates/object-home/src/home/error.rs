@@ -170,7 +170,8 @@ pub enum HomeError {
         /// The clones, as they were named when they were made.
         clones: Vec<String>,
     },
-    /// This machine has seen a newer state of the volume: the store has lost something, or somebody has put an older one in its place.
+    /// This machine has seen a newer state of the volume: the store has lost something, or somebody has put an older
+    /// one in its place.
     #[error(
         "{name} is at {what} {found}, and this machine has seen {seen}: the store has lost what it acknowledged, or holds an older copy. Whoever means that one deletes {file}"
     )]

@@ -46,7 +46,8 @@ impl Keeper {
         (self.leases.clone(), self.lease.token.clone())
     }
 
-    /// Renews three times in each length, until the lease is given back or lost: then everything ends. Who cannot renew goes on, for it is the fence that protects.
+    /// Renews three times in each length, until the lease is given back or lost: then everything ends. Who cannot renew
+    /// goes on, for it is the fence that protects.
     pub(super) async fn keep(self, turn: Arc<Turn>) {
         let mut renewed = 0u32;
         loop {

@@ -1,9 +1,11 @@
 //! Who writes to a volume says so, and others keep away while it does.
 //!
-//! This is politeness: it is the database's fence that keeps two writers apart. A lease is an object `lease/NUMBER`, created if absent. The highest number counts. It is renewed by creating the
-//! next one, so whoever finds that number taken was taken over. Age is judged by the store's clock alone.
+//! This is politeness: it is the database's fence that keeps two writers apart. A lease is an object `lease/NUMBER`,
+//! created if absent. The highest number counts. It is renewed by creating the next one, so whoever finds that number
+//! taken was taken over. Age is judged by the store's clock alone.
 //!
-//! The object is text, a key and a value in each line; what has another first line is a lease of somebody who cannot be named.
+//! The object is text, a key and a value in each line; what has another first line is a lease of somebody who cannot be
+//! named.
 
 use super::HomeError;
 use super::holder::Holder;
@@ -156,7 +158,8 @@ impl Leases {
         Ok(())
     }
 
-    /// Creates lease `number`, or a later one if an earlier attempt to do so was done after all. The inner error says who has that number.
+    /// Creates lease `number`, or a later one if an earlier attempt to do so was done after all. The inner error says
+    /// who has that number.
     pub(super) async fn create(&self, mut number: u64, lease: &Lease) -> Result<Result<u64, String>, HomeError> {
         loop {
             let (path, text) = (self.path(number), lease.encode());

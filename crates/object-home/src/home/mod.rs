@@ -10,10 +10,13 @@
 //! Invariants:
 //!
 //! - Every batch has the record of the newest batch, whose number is one more than that of the batch before.
-//! - Nothing is acknowledged but by a flush of the database ([`bypass`]: of its log or of its sorted objects) that began after its batch was handed over, or with a local log ([`local`]) by a persist that began after its record was written. A writer that was fenced can still write, in memory; it cannot flush.
+//! - Nothing is acknowledged but by a flush of the database ([`bypass`]: of its log or of its sorted objects) that
+//!   began after its batch was handed over, or with a local log ([`local`]) by a persist that began after its record
+//!   was written. A writer that was fenced can still write, in memory; it cannot flush.
 //! - After the first failure of a write or a flush nothing is written and nothing is acknowledged any more.
-//! - Locks: the order of submissions; loose chunks; a local log's ring, how far it is written, its books; the turn to settle; the lease's number. The first one is held while the database takes a
-//!   batch, and while there is no room in a local log; none of the others while the store is waited for.
+//! - Locks: the order of submissions; loose chunks; a local log's ring, how far it is written, its books; the turn to
+//!   settle; the lease's number. The first one is held while the database takes a batch, and while there is no room in
+//!   a local log; none of the others while the store is waited for.
 
 mod ahead;
 mod bypass;
@@ -188,7 +191,8 @@ impl Home {
         self.disk.as_ref().map(|disk| disk.counts())
     }
 
-    /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.
+    /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written
+    /// afterwards.
     ///
     /// # Errors
     /// The store fails, or somebody else has taken over. A volume that was opened for reading has nothing to close.

@@ -1,7 +1,9 @@
 //! Making and opening volumes.
 //!
-//! For writing: probe, lease, database (from here on an older writer is fenced), header and newest batch, what a local log has, and one batch that raises the attach epoch. Each step that fails
-//! leaves everything as it was, but for the lease, and the fence once it is there. Whoever takes over looks for the local log before, so as to fence nobody in vain.
+//! For writing: probe, lease, database (from here on an older writer is fenced), header and newest batch, what a local
+//! log has, and one batch that raises the attach epoch. Each step that fails leaves everything as it was, but for the
+//! lease, and the fence once it is there. Whoever takes over looks for the local log before, so as to fence nobody in
+//! vain.
 
 use super::ahead::Ahead;
 use super::bypass::{Bypass, Empty, NOTE_KEY, Note};
@@ -38,7 +40,8 @@ use std::time::Duration;
 /// Threads of the runtime: two for requests, one more so that compactions do not hold them up.
 const THREADS: usize = 3;
 
-/// What is read at once of an object when one chunk is wanted. Larger blocks make indexes smaller, and long reads cheaper.
+/// What is read at once of an object when one chunk is wanted. Larger blocks make indexes smaller, and long reads
+/// cheaper.
 const BLOCK: SstBlockSize = SstBlockSize::Block16Kib;
 
 /// Who looks for newer states so seldom sees none.
@@ -97,7 +100,8 @@ pub struct Making {
 pub enum What {
     /// The newest that is durable; it changes while somebody writes.
     Newest,
-    /// The newest that is durable when it is opened. It stays as it is; what somebody who writes has replaced since may be gone after an hour, and reading it then fails.
+    /// The newest that is durable when it is opened. It stays as it is; what somebody who writes has replaced since may
+    /// be gone after an hour, and reading it then fails.
     Now,
     /// The snapshot of this name.
     Snapshot(String),
@@ -268,7 +272,8 @@ impl Home {
         }
     }
 
-    /// What a local log has comes to the bucket; then the batch that makes this writer known. It is durable before anything else is written.
+    /// What a local log has comes to the bucket; then the batch that makes this writer known. It is durable before
+    /// anything else is written.
     fn attach(&self, sorted: u64, survey: Option<&Survey>) -> Result<(), HomeError> {
         let writer = self.writer()?;
         self.start_shipper(writer);
@@ -291,7 +296,8 @@ impl Found {
         if !make && !is_there {
             return Err(HomeError::Missing { name: bucket.name });
         }
-        // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a database without a header.
+        // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a
+        // database without a header.
         if make && is_there {
             match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default(), None).await {
                 Err(HomeError::Missing { .. }) => {}

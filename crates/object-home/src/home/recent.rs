@@ -1,4 +1,5 @@
-//! Chunks of which parts were written lately, as they are in the database: the next such write reads nothing. With chunks larger than blocks, each batch writes parts of the same few.
+//! Chunks of which parts were written lately, as they are in the database: the next such write reads nothing. With
+//! chunks larger than blocks, each batch writes parts of the same few.
 
 use bytes::Bytes;
 use std::collections::HashMap;

@@ -15,7 +15,8 @@ use slatedb::{Db, WriteBatch};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so many flushes of the log, what they hold is written as an object of the database, so that an opening has little to replay.
+/// After so many flushes of the log, what they hold is written as an object of the database, so that an opening has
+/// little to replay.
 const REPLAYED: u32 = 256;
 
 /// So long is a newer lease looked for, to say who took over.
@@ -200,7 +201,8 @@ pub(super) struct Flusher {
 }
 
 impl Flusher {
-    /// The database's batch `seq` and all before it become durable: by its log, or if something has bypassed that, by its sorted objects. One at a time.
+    /// The database's batch `seq` and all before it become durable: by its log, or if something has bypassed that, by
+    /// its sorted objects. One at a time.
     pub(super) async fn durable(&self, seq: u64) -> Result<(), HomeError> {
         if !self.bypass.is_pending() {
             self.flushed(FlushType::Wal, seq).await?;
@@ -222,8 +224,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// As [`Self::flushed`], of the sorted objects. These wait for whatever was frozen since, and the manifest for rows of that which are not in the log yet: whoever would flush it
-    /// may be waiting for this.
+    /// As [`Self::flushed`], of the sorted objects. These wait for whatever was frozen since, and the manifest for rows
+    /// of that which are not in the log yet: whoever would flush it may be waiting for this.
     async fn sorted(&self, seq: u64, begun: Begun) -> Result<(), HomeError> {
         let mut sorted = Box::pin(self.flushed(FlushType::MemTable, seq));
         loop {
@@ -290,8 +292,8 @@ impl Flusher {
     }
 }
 
-/// An error of a writer's database. A task of it that a fence has ended says only that the database is closed: why, that
-/// says itself.
+/// An error of a writer's database. A task of it that a fence has ended says only that the database is closed: why,
+/// that says itself.
 pub(super) fn fault_of(db: &Db, name: &str, what: &'static str, e: &slatedb::Error) -> HomeError {
     match db.status().close_reason {
         Some(slatedb::CloseReason::Fenced) => fence(name),

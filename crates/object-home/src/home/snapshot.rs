@@ -22,10 +22,12 @@ pub struct Snapshot {
 }
 
 impl Home {
-    /// Makes a snapshot of what was written, submitted and discarded before. It is durable when this returns, and so is all of that.
+    /// Makes a snapshot of what was written, submitted and discarded before. It is durable when this returns, and so is
+    /// all of that.
     ///
     /// # Errors
-    /// There is one of this name, or it is none; the volume is open for reading; the store fails, or somebody else has taken over.
+    /// There is one of this name, or it is none; the volume is open for reading; the store fails, or somebody else has
+    /// taken over.
     pub fn snapshot(&self, snapshot: &str) -> Result<(), HomeError> {
         let writer = self.writer()?;
         check(snapshot)?;
@@ -52,7 +54,8 @@ impl Home {
 }
 
 impl Snapshot {
-    /// Makes a snapshot of a volume that nobody writes to: it is opened for a moment, so that what a crash has left is part of it.
+    /// Makes a snapshot of a volume that nobody writes to: it is opened for a moment, so that what a crash has left is
+    /// part of it.
     ///
     /// # Errors
     /// As [`Home::open`] and [`Home::snapshot`].
@@ -74,7 +77,8 @@ impl Snapshot {
         border(bucket)?.wait(bounded(bucket.name.clone(), "listing snapshots", timeout, work))
     }
 
-    /// Deletes a snapshot. Needs no lease: whoever writes goes on. What only the snapshot needed is collected later, by the writer.
+    /// Deletes a snapshot. Needs no lease: whoever writes goes on. What only the snapshot needed is collected later, by
+    /// the writer.
     ///
     /// # Errors
     /// There is none of this name; the store fails or does not let us.

@@ -1,7 +1,8 @@
 //! A reader of what is there now looks for nothing newer.
 //!
-//! The database's reader looks once more as soon as it is open, whatever it is told. What it finds then nobody has judged ([`super::bypass`]: it may have rows behind a gap). It reads the
-//! manifest first and the log afterwards, each time. So as soon as it has asked for the log, there is no manifest for it any more, and it goes on with what it has.
+//! The database's reader looks once more as soon as it is open, whatever it is told. What it finds then nobody has
+//! judged ([`super::bypass`]: it may have rows behind a gap). It reads the manifest first and the log afterwards, each
+//! time. So as soon as it has asked for the log, there is no manifest for it any more, and it goes on with what it has.
 
 use crate::Bucket;
 use futures_util::StreamExt;

@@ -51,7 +51,8 @@ pub struct Requests {
     pub up: u64,
     /// Bytes that have come of reads.
     pub down: u64,
-    /// Answers that are none: the store failed, refused the credentials, or was not reached. That an object is missing or exists is an answer.
+    /// Answers that are none: the store failed, refused the credentials, or was not reached. That an object is missing
+    /// or exists is an answer.
     pub failed: u64,
     /// Answers that ask for fewer requests.
     pub throttled: u64,

@@ -24,7 +24,8 @@ impl Pulse {
         self.asked_at(System.monotonic_ns());
     }
 
-    /// A request that [`Pulse::asked`] has noted has ended with an answer, or without one. None: nobody waits for it any more.
+    /// A request that [`Pulse::asked`] has noted has ended with an answer, or without one. None: nobody waits for it
+    /// any more.
     pub(super) fn ended(&self, is_answer: Option<bool>) {
         self.ended_at(System.monotonic_ns(), is_answer);
     }

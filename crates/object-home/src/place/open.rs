@@ -1,4 +1,5 @@
-//! From a place to its store: credentials, region and endpoint come from where the tools of the store's maker look for them, never from the name.
+//! From a place to its store: credentials, region and endpoint come from where the tools of the store's maker look for
+//! them, never from the name.
 
 use super::{Bucket, Kind, Place, PlaceError, profile};
 use crate::Wire;
@@ -69,8 +70,8 @@ impl Place {
         Ok(builder)
     }
 
-    /// A directory. Files are flushed before they are acknowledged. Its store is the directory above, so that a clone beside it is in the same one; the directory itself goes with its
-    /// last object, and comes with the next.
+    /// A directory. Files are flushed before they are acknowledged. Its store is the directory above, so that a clone
+    /// beside it is in the same one; the directory itself goes with its last object, and comes with the next.
     fn local(&self, make: bool) -> Result<Bucket, PlaceError> {
         let fault = |what| {
             let name = self.name.clone();

@@ -19,7 +19,8 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// The keys of the profile that the environment names. None: the environment has keys itself or another source of them, or there is no profile.
+/// The keys of the profile that the environment names. None: the environment has keys itself or another source of them,
+/// or there is no profile.
 ///
 /// # Errors
 /// The profile that is named is not there, or gets its keys in a way that is not served.

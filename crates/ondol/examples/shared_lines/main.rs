@@ -1,12 +1,15 @@
-//! Counts where threads that work on different files meet in memory: atomic read-modify-writes of cache lines that several threads modify, for each operation.
+//! Counts where threads that work on different files meet in memory: atomic read-modify-writes of cache lines that
+//! several threads modify, for each operation.
 //!
-//! `cargo run --release -p ondol --example shared_lines [ENGINE [WORK [THREADS [MOST]]]]`; ENGINE: `scalable` (the default), `classic` or `compressed`; WORK: `create` (the
-//! default: create, write 4 KiB, fsync, as a mount asks for them), `overwrite` (4 KiB and fsync) or `path` (as `create`, each file by its path).
-//! It fails where an operation modifies shared lines more than MOST times, those of the allocator apart.
+//! `cargo run --release -p ondol --example shared_lines [ENGINE [WORK [THREADS [MOST]]]]`; ENGINE: `scalable` (the
+//! default), `classic` or `compressed`; WORK: `create` (the default: create, write 4 KiB, fsync, as a mount asks for
+//! them), `overwrite` (4 KiB and fsync) or `path` (as `create`, each file by its path). It fails where an operation
+//! modifies shared lines more than MOST times, those of the allocator apart.
 //!
-//! The program starts itself as a traced process and executes the operations of each thread instruction by instruction. Every instruction that modifies memory
-//! atomically is noted with its address: locks, counts of references, the allocator, everything. A line that two threads have modified is shared. The counts are of
-//! instructions, so they do not depend on the machine, nor on what else runs there. Linux on `x86_64` alone.
+//! The program starts itself as a traced process and executes the operations of each thread instruction by instruction.
+//! Every instruction that modifies memory atomically is noted with its address: locks, counts of references, the
+//! allocator, everything. A line that two threads have modified is shared. The counts are of instructions, so they do
+//! not depend on the machine, nor on what else runs there. Linux on `x86_64` alone.
 #![allow(clippy::disallowed_methods, reason = "a program that measures")]
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -50,7 +50,8 @@ pub(crate) struct Plan {
     pub(crate) threads: usize,
 }
 
-/// Does the work. Each thread says its number on the standard output, waits until a line comes in, and asks for its parent before and after what is to be counted.
+/// Does the work. Each thread says its number on the standard output, waits until a line comes in, and asks for its
+/// parent before and after what is to be counted.
 pub(crate) fn run(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let name = |what: &str| PathBuf::from(format!("/dev/shm/ondol-shared-lines-{}.{what}", std::process::id()));
     let (image, pool) = (Temporary(name("img")), Temporary(name("pool")));

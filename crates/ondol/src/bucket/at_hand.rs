@@ -10,7 +10,8 @@ use ondol_object_home::{Bucket, Home, Opening, What};
 use std::path::Path;
 
 impl Media {
-    /// A volume in `bucket`, opened as a mount opens it, or as whoever only reads does. Closing the volume closes it. For tests, and no part of the interface.
+    /// A volume in `bucket`, opened as a mount opens it, or as whoever only reads does. Closing the volume closes it.
+    /// For tests, and no part of the interface.
     ///
     /// # Errors
     /// As [`Home::open`] and [`Home::view`].
@@ -23,7 +24,8 @@ impl Media {
         Ok(Self::in_bucket(Arc::new(Held::new(home, Mark::new(Path::new(bucket.name()), access)))))
     }
 
-    /// How far its bucket is behind a log on this machine; `None`: there is none. For tests, and no part of the interface.
+    /// How far its bucket is behind a log on this machine; `None`: there is none. For tests, and no part of the
+    /// interface.
     #[doc(hidden)]
     pub fn lag(&self) -> Option<LagInfo> {
         self.held.as_ref()?.info().lag

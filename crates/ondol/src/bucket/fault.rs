@@ -1,4 +1,5 @@
-//! What the store and its volumes have against something, with the error number that a system call would give, and what helps.
+//! What the store and its volumes have against something, with the error number that a system call would give, and what
+//! helps.
 
 use crate::{Error, Remedy};
 use ondol_object_home::{HomeError, PlaceError};

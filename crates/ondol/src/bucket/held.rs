@@ -58,7 +58,8 @@ impl Held {
         self
     }
 
-    /// Says that everything is written, and gives the lease back. Nothing can be written afterwards. Done once is enough.
+    /// Says that everything is written, and gives the lease back. Nothing can be written afterwards. Done once is
+    /// enough.
     ///
     /// # Errors
     /// What was not durable may be lost; or the lease stays until it runs out.

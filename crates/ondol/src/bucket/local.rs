@@ -27,7 +27,8 @@ pub(super) fn in_file(path: &Path, size: Option<u64>) -> Result<Local> {
     Ok(Local::new(Arc::new(file)))
 }
 
-/// Removes a log in a file that was made for a volume which then could not be opened. One that any volume may know of stays.
+/// Removes a log in a file that was made for a volume which then could not be opened. One that any volume may know of
+/// stays.
 pub(super) fn remove_unused(path: &Path) {
     let Ok(file) = RedoFile::open(path) else { return };
     let file: Arc<dyn LogMedium> = Arc::new(file);

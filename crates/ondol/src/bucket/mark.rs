@@ -1,5 +1,6 @@
-//! What other processes of this machine see of a volume in object storage that is open: a locked file without a place, of a name that says which volume it is. A mount's
-//! source is only what somebody has called it; with an image it is the lock on the image that says who serves it, and when that has ended.
+//! What other processes of this machine see of a volume in object storage that is open: a locked file without a place,
+//! of a name that says which volume it is. A mount's source is only what somebody has called it; with an image it is
+//! the lock on the image that says who serves it, and when that has ended.
 
 #[cfg(feature = "object")]
 pub(super) use made::Mark;
@@ -24,7 +25,8 @@ fn name(target: &Path) -> Vec<u8> {
     [FIRST, &target[..target.len().min(MOST)]].concat()
 }
 
-/// How `/proc/PID/fd` shows that a process has the volume `target` in object storage open: that file is locked, too, exclusively by who writes.
+/// How `/proc/PID/fd` shows that a process has the volume `target` in object storage open: that file is locked, too,
+/// exclusively by who writes.
 pub fn mark_of(target: &Path) -> PathBuf {
     let link = [b"/memfd:", &name(target)[..], b" (deleted)"].concat();
     PathBuf::from(OsStr::from_bytes(&link))

@@ -57,8 +57,9 @@ const SCHEMES: [&str; 4] = ["s3://", "gs://", "az://", "file://"];
 /// What blocks have unless told otherwise: the size of a chunk, so that no write has to read.
 const BLOCK: u32 = 4096;
 
-/// Whether a target names a volume in object storage, well or badly: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///DIR`. A file of
-/// such a name is `./s3:…`. Builds without the feature `object` open none of them, and say so.
+/// Whether a target names a volume in object storage, well or badly: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
+/// `az://CONTAINER/PREFIX` or `file:///DIR`. A file of such a name is `./s3:…`. Builds without the feature `object`
+/// open none of them, and say so.
 pub fn is_in_bucket(target: &Path) -> bool {
     SCHEMES.iter().any(|scheme| target.as_os_str().as_bytes().starts_with(scheme.as_bytes()))
 }
@@ -113,7 +114,8 @@ pub enum Durable {
     /// When it is in the bucket.
     #[default]
     Remote,
-    /// When it is in a log on this machine: it is in the bucket some seconds later, and lost if the machine is lost before.
+    /// When it is in a log on this machine: it is in the bucket some seconds later, and lost if the machine is lost
+    /// before.
     Local,
 }
 
@@ -182,7 +184,8 @@ pub(crate) fn stopped(name: &str, why: &str) -> Error {
     error(Errno::IO, format!("{name} could not be written to the end: {why}; what was synced before is there"))
 }
 
-/// Refuses a target in object storage that is named wrongly, or that this build cannot open. Nothing is asked of a store. That comes first: there may be a password in it.
+/// Refuses a target in object storage that is named wrongly, or that this build cannot open. Nothing is asked of a
+/// store. That comes first: there may be a password in it.
 ///
 /// # Errors
 /// That it is so. It names no target with a password in it.

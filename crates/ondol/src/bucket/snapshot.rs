@@ -26,7 +26,8 @@ fn require_bucket(target: &Path) -> Result<()> {
 /// Makes a snapshot of the volume at `target`, which nobody has open. Durable when this returns.
 ///
 /// # Errors
-/// `EBUSY`: somebody has it open; `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; it is not in object storage; the store's failure.
+/// `EBUSY`: somebody has it open; `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; it
+/// is not in object storage; the store's failure.
 pub fn snapshot(target: impl AsRef<Path>, name: &str) -> Result<()> {
     let target = target.as_ref();
     require_bucket(target)?;
@@ -44,7 +45,8 @@ pub fn snapshots(target: impl AsRef<Path>) -> Result<Vec<Snapshot>> {
     list(target.as_ref())
 }
 
-/// Deletes a snapshot. Somebody may have the volume open, who goes on; whoever reads the snapshot finds it gone sooner or later.
+/// Deletes a snapshot. Somebody may have the volume open, who goes on; whoever reads the snapshot finds it gone sooner
+/// or later.
 ///
 /// # Errors
 /// `ENOENT`: there is none of this name; it is not in object storage; the store's failure.
@@ -53,11 +55,12 @@ pub fn snapshot_delete(target: impl AsRef<Path>, name: &str) -> Result<()> {
     delete(target.as_ref(), name)
 }
 
-/// Makes a volume at `to` that holds what the one at `from` does, or the snapshot that `from` names. No data is copied: the clone names objects of the original, which cannot be deleted as
-/// long as it does. Durable when this returns.
+/// Makes a volume at `to` that holds what the one at `from` does, or the snapshot that `from` names. No data is copied:
+/// the clone names objects of the original, which cannot be deleted as long as it does. Durable when this returns.
 ///
 /// # Errors
-/// `EBUSY`: somebody has the volume open for writing, and no snapshot is named; `EEXIST`: something is at `to`; the two are not in one bucket, or one lies in the other; the store's failure.
+/// `EBUSY`: somebody has the volume open for writing, and no snapshot is named; `EEXIST`: something is at `to`; the two
+/// are not in one bucket, or one lies in the other; the store's failure.
 pub fn clone_volume(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     for target in [from.as_ref(), to.as_ref()] {
         if !is_in_bucket(target) {
@@ -71,7 +74,8 @@ pub fn clone_volume(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> 
 /// Deletes a volume in object storage with its snapshots, for good.
 ///
 /// # Errors
-/// `EBUSY`: somebody has it open for writing, or clones need its objects, which are named; there is none; the store's failure.
+/// `EBUSY`: somebody has it open for writing, or clones need its objects, which are named; there is none; the store's
+/// failure.
 pub fn delete_volume(target: impl AsRef<Path>) -> Result<()> {
     let target = target.as_ref();
     if !is_in_bucket(target) {
@@ -82,11 +86,12 @@ pub fn delete_volume(target: impl AsRef<Path>) -> Result<()> {
 }
 
 impl Volume {
-    /// Makes everything that has returned so far durable, and a snapshot of the volume, which lies in object storage: [`snapshot`] of an open volume. Other operations go on; each of them is in
-    /// it as a whole or not.
+    /// Makes everything that has returned so far durable, and a snapshot of the volume, which lies in object storage:
+    /// [`snapshot`] of an open volume. Other operations go on; each of them is in it as a whole or not.
     ///
     /// # Errors
-    /// `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; `EROFS`; `EOPNOTSUPP`: it is not in object storage; the store's failure.
+    /// `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; `EROFS`; `EOPNOTSUPP`: it is
+    /// not in object storage; the store's failure.
     pub fn snapshot(&self, name: &str) -> Result<()> {
         let inodes = self.usable()?;
         let Some(held) = &self.composed().held else {

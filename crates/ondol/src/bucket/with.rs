@@ -75,7 +75,8 @@ fn try_open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
     Ok(Arc::new(Held::new(home, Mark::new(target, access))))
 }
 
-/// Makes a volume. `ready` is asked first, with the size, and what it answers is what `fill` writes over zeros. Durable when this returns.
+/// Makes a volume. `ready` is asked first, with the size, and what it answers is what `fill` writes over zeros. Durable
+/// when this returns.
 pub(super) fn make<T>(
     target: &Path,
     shape: Shape,

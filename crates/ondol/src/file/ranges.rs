@@ -6,8 +6,9 @@ use crate::{Exchange, Extent, Fallocate, Result, Seek};
 use ondol_volume::Error as VolumeError;
 
 impl File {
-    /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on. A sequence of atomic operations, each of
-    /// which leaves the file sound; the move of [`Fallocate::CollapseRange`] and [`Fallocate::InsertRange`] is one of them.
+    /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on. A sequence of atomic
+    /// operations, each of which leaves the file sound; the move of [`Fallocate::CollapseRange`] and
+    /// [`Fallocate::InsertRange`] is one of them.
     ///
     /// # Errors
     /// As fallocate(2).
@@ -16,8 +17,8 @@ impl File {
         at(&self.path, self.volume.usable()?.fallocate(self.ino, how, offset, len))
     }
 
-    /// Where the next data, or the next hole, begins at or behind `offset`: lseek(2) with `SEEK_DATA` and `SEEK_HOLE`. The end of the
-    /// file is a hole; what is allocated and never written is one, too.
+    /// Where the next data, or the next hole, begins at or behind `offset`: lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
+    /// The end of the file is a hole; what is allocated and never written is one, too.
     ///
     /// # Errors
     /// `ENXIO` when the offset is not before the end of the file, or no data follows.
@@ -25,9 +26,9 @@ impl File {
         at(&self.path, self.volume.usable()?.seek(self.ino, offset, what))
     }
 
-    /// Copies up to `len` bytes from `offset` on to `to_offset` of `to`, a file of the same volume, and returns how many: less than
-    /// `len` at the end of this file, and when that is much. Holes stay holes. After each of its atomic operations, `to` has a
-    /// beginning of what is copied.
+    /// Copies up to `len` bytes from `offset` on to `to_offset` of `to`, a file of the same volume, and returns how
+    /// many: less than `len` at the end of this file, and when that is much. Holes stay holes. After each of its atomic
+    /// operations, `to` has a beginning of what is copied.
     ///
     /// # Errors
     /// As copy_file_range(2).
@@ -42,14 +43,16 @@ impl File {
         at(&to.path, inodes.copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
     }
 
-    /// Exchanges what this file holds from `offset` on for what `other`, a file of the same volume, holds from `other_offset` on:
-    /// `len` bytes of each, or everything up to their ends and the sizes with it. One atomic operation: a crash leaves both as they
-    /// were, or both done. No bytes are copied. Offsets are multiples of the unit of allocation (a block, mostly 4 KiB), and so is the length, unless both
-    /// ranges end with their files. Durable on return with [`Exchange::durable`] and without `data=journal`, otherwise with the next sync.
+    /// Exchanges what this file holds from `offset` on for what `other`, a file of the same volume, holds from
+    /// `other_offset` on: `len` bytes of each, or everything up to their ends and the sizes with it. One atomic
+    /// operation: a crash leaves both as they were, or both done. No bytes are copied. Offsets are multiples of the
+    /// unit of allocation (a block, mostly 4 KiB), and so is the length, unless both ranges end with their files.
+    /// Durable on return with [`Exchange::durable`] and without `data=journal`, otherwise with the next sync.
     ///
     /// # Errors
-    /// As the XFS_IOC_EXCHANGE_RANGE ioctl: `EINVAL` for other offsets and lengths, and for ranges that overlap; `EPERM` for an immutable or
-    /// append-only file; `E2BIG` for more extents than one operation changes; `ENOSPC`. Nothing has changed then.
+    /// As the XFS_IOC_EXCHANGE_RANGE ioctl: `EINVAL` for other offsets and lengths, and for ranges that overlap;
+    /// `EPERM` for an immutable or append-only file; `E2BIG` for more extents than one operation changes; `ENOSPC`.
+    /// Nothing has changed then.
     pub fn exchange(&self, offset: u64, other: &File, other_offset: u64, how: &Exchange) -> Result<()> {
         if !self.volume.is_of(&other.volume) {
             return at(&other.path, Err(VolumeError::Invalid("the files are not on one volume")));

@@ -1,10 +1,10 @@
 //! Opening images so that nobody else writes them meanwhile.
 //!
-//! The same bytes can be reached by many ways: a file, loop devices over it (whole, from an offset on, over each other), and their
-//! partitions. Each opening therefore locks the file at the bottom, alone if it takes all of it; and takes every other device that shows
-//! some of its bytes for itself, which the kernel refuses while one is mounted, and which keeps it from mounting them later. What is not
-//! covered: loop devices that are made afterwards. Of a part of a file or disk, only what shows bytes of that part is taken, but the file or disk itself is locked
-//! as a whole.
+//! The same bytes can be reached by many ways: a file, loop devices over it (whole, from an offset on, over each
+//! other), and their partitions. Each opening therefore locks the file at the bottom, alone if it takes all of it; and
+//! takes every other device that shows some of its bytes for itself, which the kernel refuses while one is mounted, and
+//! which keeps it from mounting them later. What is not covered: loop devices that are made afterwards. Of a part of a
+//! file or disk, only what shows bytes of that part is taken, but the file or disk itself is locked as a whole.
 
 use super::devices::{Base, Device, Devices, Extent, open_device};
 use super::holders::{self, Holder};
@@ -28,8 +28,8 @@ const PATIENCE_OBSCURE: Duration = Duration::from_secs(1);
 /// Between two tries.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Opens the image or block device at `path` and locks it. For writing, all other ways to the same bytes are closed as well; for reading,
-/// nobody but the kernel may be writing.
+/// Opens the image or block device at `path` and locks it. For writing, all other ways to the same bytes are closed as
+/// well; for reading, nobody but the kernel may be writing.
 ///
 /// # Errors
 /// `Locked`, saying who has it; otherwise as [`FileStore::open`].
@@ -51,8 +51,8 @@ pub(crate) fn look(path: &Path) -> Result<FileStore> {
     patiently(attempt).map_err(|refused| refused.into_error(path))
 }
 
-/// Who uses the image or block device at `path` by way of the kernel: what it has mounted, or made swap or a part of another device. One
-/// sentence's end for each, to come after "is in use by".
+/// Who uses the image or block device at `path` by way of the kernel: what it has mounted, or made swap or a part of
+/// another device. One sentence's end for each, to come after "is in use by".
 ///
 /// # Errors
 /// It is not there, or neither a file nor a block device.
@@ -288,7 +288,8 @@ impl Target {
         if against { holders::by_lock(dev, ino, &self.mounts, &self.names()) } else { Vec::new() }
     }
 
-    /// Takes all other devices that show nothing but its bytes, and tries those that show more, which others may have parts of.
+    /// Takes all other devices that show nothing but its bytes, and tries those that show more, which others may have
+    /// parts of.
     fn claim_others(&self) -> std::result::Result<Vec<File>, Refused> {
         let (Some(extent), others) = (&self.extent, self.others()) else { return Ok(Vec::new()) };
         let (inside, around): (Vec<&Device>, Vec<&Device>) = others.iter().partition(|d| extent.contains(&d.extent));

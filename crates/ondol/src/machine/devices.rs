@@ -1,4 +1,5 @@
-//! Block devices, and what their bytes are made of: partitions of disks, and loop devices over files or over other devices.
+//! Block devices, and what their bytes are made of: partitions of disks, and loop devices over files or over other
+//! devices.
 
 use super::mountinfo::{self, Entry};
 use ondol_medium::loops::{self, Backing};
@@ -136,8 +137,8 @@ impl<'a> Devices<'a> {
         }
     }
 
-    /// What lies under a loop device; who may not open its node goes by the path. A file of a FUSE mount is not asked for, unless
-    /// whoever asks is there anyway: its server may never answer.
+    /// What lies under a loop device; who may not open its node goes by the path. A file of a FUSE mount is not asked
+    /// for, unless whoever asks is there anyway: its server may never answer.
     fn backing(&self, dir: &Path, path: &Path) -> Option<Backing> {
         let under = mountinfo::covering(self.mounts, path)?;
         if under.is_fuse() && under.device != self.own {

@@ -26,7 +26,8 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
-    /// Whether it may be gone in a moment: programs of ours that serve nothing (any more), and those that look at each new device.
+    /// Whether it may be gone in a moment: programs of ours that serve nothing (any more), and those that look at each
+    /// new device.
     pub(crate) fn is_passing(&self) -> bool {
         const PASSING: [&str; 4] = ["ondol", "(udev-worker)", "systemd-udevd", "blkid"];
         match self {
@@ -70,7 +71,8 @@ impl Holder {
     }
 }
 
-/// The processes that have the inode `ino` of the file system `dev` locked; `paths` are the names under which mounts show it.
+/// The processes that have the inode `ino` of the file system `dev` locked; `paths` are the names under which mounts
+/// show it.
 pub(crate) fn by_lock(dev: u64, ino: u64, mounts: &[Entry], paths: &[PathBuf]) -> Vec<Holder> {
     let named = |entry: &Entry| paths.contains(&entry.source);
     let holder = |lock: Lock| match locks::command(lock.pid) {
@@ -105,7 +107,8 @@ fn served_by(pid: u32, mounts: &[Entry]) -> Option<Seen> {
     served(mounts, &named)
 }
 
-/// What is seen of the kernel's use of a device, and of its partitions and its disk; nothing where it is not used or not seen.
+/// What is seen of the kernel's use of a device, and of its partitions and its disk; nothing where it is not used or
+/// not seen.
 pub(crate) fn by_kernel(device: &Device, mounts: &[Entry], kin: &[Device]) -> Vec<Holder> {
     let all = || std::iter::once(device).chain(kin);
     let mounted = all().find_map(|d| mounts.iter().rfind(|e| e.device_number() == Some(d.number)).map(|e| (d, e)));

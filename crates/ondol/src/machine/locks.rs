@@ -20,8 +20,8 @@ pub fn of(dev: u64, ino: u64) -> Vec<Lock> {
     parse(&table().unwrap_or_default(), dev, ino)
 }
 
-/// The kernel's list. While others lock and unlock, what is read of it in parts may leave out some of it, so it is read at once as far as
-/// the kernel gives it.
+/// The kernel's list. While others lock and unlock, what is read of it in parts may leave out some of it, so it is read
+/// at once as far as the kernel gives it.
 fn table() -> std::io::Result<String> {
     let mut text = String::with_capacity(1 << 16);
     std::fs::File::open("/proc/locks")?.read_to_string(&mut text)?;

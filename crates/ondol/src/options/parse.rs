@@ -7,7 +7,8 @@ use ondol_volume::{Atime, Fsync, OnError};
 /// The most that `checkpoint_threads=` takes.
 const MOST_THREADS: usize = 64;
 
-/// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
+/// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that
+/// takes a value.
 pub const OPTION_NAMES: [&str; 33] = [
     "ro",
     "rw",

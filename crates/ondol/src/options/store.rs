@@ -38,7 +38,8 @@ impl BucketOptions {
 }
 
 impl Options {
-    /// Takes a volume in object storage from whoever has it open for writing: what was synced there is kept, what was not is lost, and nothing is written from there any more.
+    /// Takes a volume in object storage from whoever has it open for writing: what was synced there is kept, what was
+    /// not is lost, and nothing is written from there any more.
     #[must_use]
     pub fn with_take_over(mut self, take_over: bool) -> Self {
         self.bucket.take_over = take_over;
@@ -52,7 +53,8 @@ impl Options {
         self
     }
 
-    /// Gives up, and writes nothing any more, when object storage has not answered for `seconds` seconds; 0 waits for ever.
+    /// Gives up, and writes nothing any more, when object storage has not answered for `seconds` seconds; 0 waits for
+    /// ever.
     #[must_use]
     pub fn with_store_timeout(mut self, seconds: u64) -> Self {
         self.bucket.timeout = Some(seconds);
@@ -66,8 +68,9 @@ impl Options {
         self
     }
 
-    /// Has writes to a volume in object storage count as durable when they are in a log on this machine, in this file, which is made if it is not there. They are in the bucket some
-    /// seconds later; those that are not when the machine is lost are lost. With [`Options::with_nvm`] and [`Durable::Local`], the log is in an NVM pool.
+    /// Has writes to a volume in object storage count as durable when they are in a log on this machine, in this file,
+    /// which is made if it is not there. They are in the bucket some seconds later; those that are not when the machine
+    /// is lost are lost. With [`Options::with_nvm`] and [`Durable::Local`], the log is in an NVM pool.
     #[must_use]
     pub fn with_redo(mut self, file: impl Into<PathBuf>) -> Self {
         (self.bucket.durable, self.bucket.redo) = (Some(Durable::Local), Some(file.into()));
@@ -81,7 +84,8 @@ impl Options {
         self
     }
 
-    /// Gives up what is in a log on some machine, and not in object storage: it is lost, out of date, or damaged. Its UUID is in the error that says so.
+    /// Gives up what is in a log on some machine, and not in object storage: it is lost, out of date, or damaged. Its
+    /// UUID is in the error that says so.
     #[must_use]
     pub fn with_log_given_up(mut self, log: [u8; 16]) -> Self {
         self.bucket.give_up.push(log);
@@ -95,7 +99,8 @@ impl Options {
         self
     }
 
-    /// Keeps what is read of object storage on the local disk: at most `bytes` bytes in a directory, which is made if it is not there, and may be lost at any time.
+    /// Keeps what is read of object storage on the local disk: at most `bytes` bytes in a directory, which is made if
+    /// it is not there, and may be lost at any time.
     #[must_use]
     pub fn with_disk_cache(mut self, dir: impl Into<PathBuf>, bytes: u64) -> Self {
         (self.bucket.disk_cache, self.bucket.disk_cache_size) = (Some(dir.into()), Some(bytes));

@@ -20,15 +20,16 @@ impl Options {
         self.journal.dirty_bytes.unwrap_or(own)
     }
 
-    /// Lets up to `bytes` bytes wait to be written, instead of a quarter of the cache; less where the device writes less in a tenth of a second, and at most 32 MiB.
-    /// The option `dirty=` takes 64 KiB or more.
+    /// Lets up to `bytes` bytes wait to be written, instead of a quarter of the cache; less where the device writes
+    /// less in a tenth of a second, and at most 32 MiB. The option `dirty=` takes 64 KiB or more.
     #[must_use]
     pub fn with_dirty(mut self, bytes: u64) -> Self {
         self.journal.dirty_bytes = Some(bytes);
         self
     }
 
-    /// Lets `bytes` bytes of new data wait for their commit before they are written home, instead of as many as the device writes in a stated time. For tests.
+    /// Lets `bytes` bytes of new data wait for their commit before they are written home, instead of as many as the
+    /// device writes in a stated time. For tests.
     #[must_use]
     pub fn with_kept(mut self, bytes: u64) -> Self {
         self.journal.kept_bytes = Some(bytes);

@@ -93,7 +93,8 @@ fn primary(entries: &[Entry], sector: u64) -> Vec<Partition> {
         .collect()
 }
 
-/// Those in an extended partition, which begins with sector `extended`: a chain of tables, each with one partition and the next table.
+/// Those in an extended partition, which begins with sector `extended`: a chain of tables, each with one partition and
+/// the next table.
 fn logical(disk: &FileStore, extended: u64, sector_bytes: u64, first: u32) -> Result<Vec<Partition>> {
     let (mut found, mut here) = (Vec::new(), extended);
     for _ in 0..MOST_LOGICAL {

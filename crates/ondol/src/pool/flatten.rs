@@ -25,11 +25,13 @@ pub struct FlattenedPool {
     pub extents: u64,
 }
 
-/// Puts the blocks of the image in the pool at `path` into the pages of their own numbers, in place. No block of the image changes. Durable when this returns; after a crash on the way the image
-/// is as it was, partly flat, and this goes on from there. A transaction of the page table that was cut off is undone first.
+/// Puts the blocks of the image in the pool at `path` into the pages of their own numbers, in place. No block of the
+/// image changes. Durable when this returns; after a crash on the way the image is as it was, partly flat, and this
+/// goes on from there. A transaction of the page table that was cut off is undone first.
 ///
 /// # Errors
-/// The pool is in use, or holds no image; `State` where it has a log with operations that are not home; the table is damaged; the memory's failure.
+/// The pool is in use, or holds no image; `State` where it has a log with operations that are not home; the table is
+/// damaged; the memory's failure.
 pub fn flatten(path: impl AsRef<Path>) -> Result<FlattenedPool> {
     flatten_pool(&nvm::open(path.as_ref(), false)?)
 }

@@ -40,7 +40,8 @@ pub struct GivenUpChanges {
 }
 
 impl GivenUp {
-    /// What lies in the pool at `path`, which nobody may have open for writing. Changes nothing. A pool that cannot be used has nothing.
+    /// What lies in the pool at `path`, which nobody may have open for writing. Changes nothing. A pool that cannot be
+    /// used has nothing.
     ///
     /// # Errors
     /// It is in use, or is no pool.
@@ -49,7 +50,8 @@ impl GivenUp {
         Ok(Self::of(&pool, has_table(&pool)?))
     }
 
-    /// Of a pool that has an image, or has none. A transaction of its page table that was cut off is undone if the pool is open for writing.
+    /// Of a pool that has an image, or has none. A transaction of its page table that was cut off is undone if the pool
+    /// is open for writing.
     pub(crate) fn of(pool: &Pool, has_image: bool) -> Self {
         let image = has_image.then(|| GivenUpImage::of(pool));
         Self { changes: GivenUpChanges::of(pool, image.as_ref()), image }

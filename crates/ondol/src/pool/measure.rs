@@ -94,11 +94,12 @@ const LONGEST: u64 = 500_000_000;
 /// How often it is done at least.
 const LEAST: usize = 20;
 
-/// Measures the pool at `path`, which nobody may use meanwhile. Stores go to space that no area has, which afterwards holds what it held
-/// before; nothing is allotted, and the header is not touched.
+/// Measures the pool at `path`, which nobody may use meanwhile. Stores go to space that no area has, which afterwards
+/// holds what it held before; nothing is allotted, and the header is not touched.
 ///
 /// # Errors
-/// It is in use, is no pool that this program can use, has no free space, or cannot have the persistence domain, by name.
+/// It is in use, is no pool that this program can use, has no free space, or cannot have the persistence domain, by
+/// name.
 pub fn measure(path: impl AsRef<Path>, options: &MeasureOptions) -> Result<PoolCosts> {
     let opened =
         NvmOptions { access: Access::Write, domain: options.domain, model: options.model, ..NvmOptions::default() };

@@ -53,7 +53,8 @@ fn blocks_are_exchanged_with_bytes_of_another() {
     table.write(0, &[page(1), page(2), page(3), page(4), page(5)].concat()).unwrap();
     let swaps = table.caps().swap.expect("an exchange");
     assert_eq!((swaps.block, swaps.pairs < table.log_lines()), (PAGE as u32, true));
-    // What was written before is durable, too: a line of the map. Then records of swaps and bytes, state, map, bytes, state.
+    // What was written before is durable, too: a line of the map. Then records of swaps and bytes, state, map, bytes,
+    // state.
     let (fences, _, copied) = costs(&table, || table.exchange(&[(0, 2), (1, 5)], 4 * P + 100, &[9; 12]).unwrap());
     assert_eq!((fences, copied), (5, 0));
     let mut with_bytes = page(5);

@@ -17,7 +17,8 @@ fn dump(bytes: &[u8]) -> String {
     text
 }
 
-/// Three blocks of one byte each, one of them swapped with a block without a page, and bytes stored by the same transaction.
+/// Three blocks of one byte each, one of them swapped with a block without a page, and bytes stored by the same
+/// transaction.
 fn made() -> Vec<u8> {
     let pool = pool();
     let table = PageTable::attach(&pool).unwrap();

@@ -101,7 +101,8 @@ fn what_is_claimed_is_not_taken() {
     assert_eq!(counts(&table), (0, PAGES - BLOCKS));
 }
 
-/// A record may lie: no block gets a page that is not lent, that there is not, or that another block has, and nothing is changed.
+/// A record may lie: no block gets a page that is not lent, that there is not, or that another block has, and nothing
+/// is changed.
 #[test]
 fn a_page_that_is_not_lent_for_it_is_refused() {
     let pool = pool();
@@ -134,7 +135,8 @@ fn a_table_that_has_lent_pages_is_not_made_flat() {
     assert_eq!(table.flatten().unwrap().mapped, 1);
 }
 
-/// Writers that find no page free wait for those who have some in hands, and for the map: with the reserve there is always one to come.
+/// Writers that find no page free wait for those who have some in hands, and for the map: with the reserve there is
+/// always one to come.
 #[test]
 fn many_writers_and_a_small_reserve_are_never_told_that_there_is_no_page() {
     let nvm = ondol_medium::Nvm::volatile(4 << 20).unwrap();

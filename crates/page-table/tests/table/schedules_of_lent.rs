@@ -9,7 +9,8 @@ use ondol_schedule::{Schedule, Task};
 
 const P: u64 = PAGE as u64;
 
-/// Blocks 0 and 1 get lent pages from a thread each; 2 and 3 are swapped; 4 is written; 5 is discarded and written. A view shows all of them.
+/// Blocks 0 and 1 get lent pages from a thread each; 2 and 3 are swapped; 4 is written; 5 is discarded and written. A
+/// view shows all of them.
 struct Crowd {
     table: Arc<PageTable>,
     view: View<Arc<PageTable>>,
@@ -30,7 +31,8 @@ impl Crowd {
         self.table.lender().unwrap()
     }
 
-    /// What engine `remap` does: borrow, fill, have the block mapped to it, flush, give back. Sometimes nothing comes of the page.
+    /// What engine `remap` does: borrow, fill, have the block mapped to it, flush, give back. Sometimes nothing comes
+    /// of the page.
     fn borrow(&self, block: u64) {
         for n in 0..3 {
             let Some(pages) = self.lender().lend(1).unwrap() else { continue };

@@ -4,9 +4,9 @@
 //! before the times then and not after the horizon. One is enough: programs set mtimes, and a later chmod(2) or
 //! rename(2) by others changes the ctime and no contents. Otherwise its bytes go, at their offsets, into a side file.
 //!
-//! A truncation that the kernel had begun by the cut it ends with the next mount, which gives the file that mount's time.
-//! So a file that has the length of a logged truncation, and one time as mtime and ctime which lies right behind the
-//! mount, is as the run left it, too.
+//! A truncation that the kernel had begun by the cut it ends with the next mount, which gives the file that mount's
+//! time. So a file that has the length of a logged truncation, and one time as mtime and ctime which lies right behind
+//! the mount, is as the run left it, too.
 //!
 //! *Recovering* is published before the first write, and anew by each recovery and after half a minute. Where it was
 //! there, a time up to a minute behind it, or two ticks of the kernel's clock before it, is recovery's own. Before it
@@ -193,7 +193,8 @@ fn fitting(name: &[u8], room: usize) -> &[u8] {
     }
 }
 
-/// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never writes to it, one that is repeated does.
+/// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never
+/// writes to it, one that is repeated does.
 pub(super) fn beside(home: &dyn Home, dir: &File, path: &Path, file: &FoundFile, mark: &str) -> io::Result<Outcome> {
     let suffix = format!("{mark}-{}", file.slot);
     let name = path.file_name().unwrap_or_default().as_bytes();
@@ -237,7 +238,8 @@ pub(super) fn has(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Resu
     Ok(true)
 }
 
-/// Lets the page cache forget what the disk has refused: ext4 takes blocks whose first write has failed for written ones as long as it has the pages, and what is written once more would read as zeros later.
+/// Lets the page cache forget what the disk has refused: ext4 takes blocks whose first write has failed for written
+/// ones as long as it has the pages, and what is written once more would read as zeros later.
 fn forget(target: &File, pieces: &[Piece]) -> io::Result<()> {
     let page = rustix::param::page_size() as u64;
     for piece in pieces {

@@ -102,7 +102,8 @@ impl Walk {
             let looked = walk.look(trees, tree, &dir, wanted);
             match looked.as_ref().map_err(Errno::from_io_error) {
                 Ok(_) => dirs.extend(looked.into_iter().flatten()),
-                // What this user may not enter, it has moved nothing into. One that it may enter and not list hides what is below.
+                // What this user may not enter, it has moved nothing into. One that it may enter and not list hides
+                // what is below.
                 Err(_) if is_refused(&looked) => {
                     walk.complete &=
                         !dir.as_os_str().is_empty() && is_refused(&trees.at(tree, &dir.join("."), OFlags::PATH));

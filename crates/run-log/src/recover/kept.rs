@@ -18,7 +18,8 @@ pub enum Kept {
 }
 
 impl FoundDir {
-    /// What the kernel had kept, by the directory's ctime on the disk: it commits changes in their order, and no two have the same ctime.
+    /// What the kernel had kept, by the directory's ctime on the disk: it commits changes in their order, and no two
+    /// have the same ctime.
     pub fn kept(&self, ctime: u64) -> Kept {
         let (Some(first), Some(last)) = (self.records.first(), self.records.last()) else { return Kept::All };
         if ctime > last.ctime.saturating_add(HORIZON_NS) {

@@ -285,7 +285,8 @@ pub fn give_up(log: &Log) -> Result<()> {
     files.iter().try_for_each(|file| log.retire(file))
 }
 
-/// Brings what is live into the directories and files, syncs them, and retires it. May be repeated; nobody else uses the log.
+/// Brings what is live into the directories and files, syncs them, and retires it. May be repeated; nobody else uses
+/// the log.
 ///
 /// # Errors
 /// A damaged word, or the medium's failure. What fails with one file is its [`Outcome`].

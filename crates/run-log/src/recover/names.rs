@@ -92,7 +92,8 @@ pub(super) fn groups<'d>(dirs: impl IntoIterator<Item = (&'d FoundDir, Plan)>) -
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Does it. Takes those files out of `files` that are done with, and answers them, too, if all is well: they are to be retired before the directories.
+/// Does it. Takes those files out of `files` that are done with, and answers them, too, if all is well: they are to be
+/// retired before the directories.
 pub(super) fn bring(
     log: &Log,
     elsewhere: &mut Elsewhere<'_>,
@@ -113,7 +114,8 @@ pub(super) fn bring(
         taken: Vec::new(),
         told: Vec::new(),
     };
-    // All of them before the first change: what the disk has of one is not told any more when another one was changed; nor when somebody changes it while it waits for the others.
+    // All of them before the first change: what the disk has of one is not told any more when another one was changed;
+    // nor when somebody changes it while it waits for the others.
     let waits = why.is_some();
     for (dir, plan) in &group {
         if let Plan::Names { behind, begun: false, .. } = plan {
@@ -129,7 +131,8 @@ pub(super) fn bring(
     };
     let Bringing { mut told, taken, files, .. } = bringing;
     let Err(e) = done else { return Ok((told, taken)) };
-    // What was born here is nowhere else: it must not be taken for removed. What was replaced here must not be written to: it would be taken for somebody's.
+    // What was born here is nowhere else: it must not be taken for removed. What was replaced here must not be written
+    // to: it would be taken for somebody's.
     let fsid = dirs.first().map_or(0, |dir| dir.identity.fsid);
     let records = dirs.iter().flat_map(|dir| &dir.records);
     let named: BTreeSet<&[u8]> = records.flat_map(NameRecord::handles).map(|handle| &*handle.bytes).collect();

@@ -137,19 +137,23 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// The name may be taken from what it stands for: that has the name that it is to have, and another one, unless a record says that it lost its last and nobody has written to it since.
+    /// The name may be taken from what it stands for: that has the name that it is to have, and another one, unless a
+    /// record says that it lost its last and nobody has written to it since.
     fn may_lose(&self, name: &Name<'_>, old: &Handle) -> io::Result<bool> {
         if !self.placed(old)? {
             return Ok(false);
         }
         let now = name.target.home.subject(&name.target.dir, &name.name)?;
         let newest = name.target.found.records.last().map_or(0, |record| record.ctime);
-        // Anybody may set an mtime, to the future, too, and recovery's own removal of another name sets the ctime: a write sets both.
+        // Anybody may set an mtime, to the future, too, and recovery's own removal of another name sets the ctime: a
+        // write sets both.
         let since = now.look.mtime.min(now.look.ctime) > newest.saturating_add(HORIZON_NS);
         Ok(now.links > 1 || self.dead.contains(&*old.bytes) && !since)
     }
 
-    /// Gives files the names that they are to have, and takes those away that are to be gone. A file that cannot have its name, because another one would be lost, keeps the one that recovery has given it. Answers how many in each directory, and these.
+    /// Gives files the names that they are to have, and takes those away that are to be gone. A file that cannot have
+    /// its name, because another one would be lost, keeps the one that recovery has given it. Answers how many in each
+    /// directory, and these.
     fn place(&self, ready: &[&Name<'_>]) -> io::Result<(BTreeMap<PathBuf, u64>, Told)> {
         let mut changed = BTreeMap::<_, u64>::new();
         let mut count = |name: &Name<'_>| *changed.entry(name.target.path.clone()).or_default() += 1;
@@ -208,8 +212,10 @@ impl Bringing<'_, '_> {
         }
     }
 
-    /// Brings the records in that the kernel has not kept. First every file has a name of recovery's own, so that none is without one at any time; then these become the names that are wanted. Directories that somebody else has
-    /// changed stay as they are: what was born there, or came there, and is not to be found goes beside its name. What was born in one that is gone is made where another one is to have it.
+    /// Brings the records in that the kernel has not kept. First every file has a name of recovery's own, so that none
+    /// is without one at any time; then these become the names that are wanted. Directories that somebody else has
+    /// changed stay as they are: what was born there, or came there, and is not to be found goes beside its name. What
+    /// was born in one that is gone is made where another one is to have it.
     pub(super) fn names(
         &mut self,
         targets: &[Target<'_>],
@@ -266,7 +272,8 @@ impl Bringing<'_, '_> {
         Ok(())
     }
 
-    /// Files all of whose bytes are in the log, that were made in these directories, which somebody else has changed or removed since, and are not to be found; but those that the kernel has kept in one of the targets were removed.
+    /// Files all of whose bytes are in the log, that were made in these directories, which somebody else has changed or
+    /// removed since, and are not to be found; but those that the kernel has kept in one of the targets were removed.
     fn lost<'d>(
         &mut self,
         dirs: impl Iterator<Item = &'d FoundDir>,
@@ -302,7 +309,8 @@ impl Bringing<'_, '_> {
         self.elsewhere.find(&Identity { fsid, ino, kind: FileKind::File, handle, path }, For::Sync)
     }
 
-    /// Sees to it that the file that a name is to stand for has the name `by`; false if the name stands for it already, or is somebody else's by now.
+    /// Sees to it that the file that a name is to stand for has the name `by`; false if the name stands for it already,
+    /// or is somebody else's by now.
     fn prepare<'t>(&mut self, work: &mut Work<'t>, name: &'t Name<'t>, handle: &Handle) -> io::Result<bool> {
         if let Some(record) = work.births.get(&*handle.bytes).copied() {
             return self.prepare_born(work, name, handle, record);

@@ -41,7 +41,8 @@ impl Groups {
         load(&mut info.busy.lock().blocks, info, g, sb, engine).map(drop)
     }
 
-    /// Makes clusters at the end of a group free that were behind the end of the volume. The free count is the caller's business.
+    /// Makes clusters at the end of a group free that were behind the end of the volume. The free count is the caller's
+    /// business.
     pub(crate) fn extend(&self, g: u32, first: u32, clusters: u32) -> Result<()> {
         let info = self.get(g)?;
         let mut busy = info.busy.lock();
@@ -53,9 +54,9 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes up to `want` consecutive free clusters before the end of `place`, as near behind its beginning as there are; those
-    /// before it are taken, too. The caller has been promised them; `stream` is the file that grows by them, if one goes on
-    /// growing. The run is in blocks.
+    /// Takes up to `want` consecutive free clusters before the end of `place`, as near behind its beginning as there
+    /// are; those before it are taken, too. The caller has been promised them; `stream` is the file that grows by them,
+    /// if one goes on growing. The run is in blocks.
     pub(crate) fn take_blocks(
         &self,
         sb: &Superblock,
@@ -107,8 +108,8 @@ impl Groups {
         Ok(Some(Extent { start: range.start + start as u64 * ratio, len: len * ratio as u32 }))
     }
 
-    /// Claims those blocks of a run that are free, so that nobody is given them: the runs that it found. The free count is the caller's
-    /// business.
+    /// Claims those blocks of a run that are free, so that nobody is given them: the runs that it found. The free count
+    /// is the caller's business.
     pub(crate) fn claim_free(&self, sb: &Superblock, engine: &dyn Engine, extent: Extent) -> Result<Vec<Extent>> {
         let mut claimed = Vec::new();
         for (g, first, len) in per_group(sb, extent) {
@@ -126,8 +127,8 @@ impl Groups {
         Ok(claimed)
     }
 
-    /// Makes blocks allocatable again that were claimed and not used, or whose freeing is durable. The free count is the
-    /// caller's business.
+    /// Makes blocks allocatable again that were claimed and not used, or whose freeing is durable. The free count is
+    /// the caller's business.
     pub(crate) fn return_blocks(&self, sb: &Superblock, extent: Extent) {
         for (g, first, len) in per_group(sb, extent) {
             let Ok(info) = self.get(g) else { continue };

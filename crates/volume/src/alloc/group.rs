@@ -99,8 +99,8 @@ impl GroupInfo {
 struct Part {
     first: u32,
     list: Vec<GroupInfo>,
-    /// What no file can own, as `(first block, length)`, sorted: superblocks, descriptors, bitmaps and inode tables of all
-    /// groups, and the journal.
+    /// What no file can own, as `(first block, length)`, sorted: superblocks, descriptors, bitmaps and inode tables of
+    /// all groups, and the journal.
     metadata: Vec<(u64, u64)>,
 }
 
@@ -202,7 +202,8 @@ impl Groups {
         layout::init_clusters(sb, g, inside, map);
     }
 
-    /// Takes `blocks` clusters out of the free count; false when they are not there. The unprivileged leave the reserve.
+    /// Takes `blocks` clusters out of the free count; false when they are not there. The unprivileged leave the
+    /// reserve.
     pub(crate) fn promise(&self, blocks: u64, who: Need) -> bool {
         if blocks == 0 {
             return true;

@@ -25,7 +25,8 @@ fn load<'a>(
     inodes.as_mut().ok_or(Error::Invalid("no bitmap"))
 }
 
-/// Whether no inode is in use in the block of the table that has inode `index` of group `g`, by a bitmap that has a checksum: then the block holds nothing but what is left of freed inodes.
+/// Whether no inode is in use in the block of the table that has inode `index` of group `g`, by a bitmap that has a
+/// checksum: then the block holds nothing but what is left of freed inodes.
 fn is_alone(sb: &Superblock, map: &[u8], g: u32, index: usize) -> bool {
     let inodes = sb.inodes_per_block() as usize;
     let first = index - index % inodes;
@@ -43,8 +44,8 @@ impl Groups {
         self.free_inodes.sum().max(0).cast_unsigned()
     }
 
-    /// Takes a free inode: for a file in its directory's group or the nearest behind it; for a directory (`dir` says whether
-    /// it is one of those that are spread over the volume) in a group with room for what will be put into it.
+    /// Takes a free inode: for a file in its directory's group or the nearest behind it; for a directory (`dir` says
+    /// whether it is one of those that are spread over the volume) in a group with room for what will be put into it.
     pub(crate) fn take_inode(
         &self,
         sb: &Superblock,
@@ -139,8 +140,8 @@ impl Groups {
         ))
     }
 
-    /// Directories at the top go where there are fewest; below, they stay with their parent while its group has nearly as much room as others have: what belongs together
-    /// lies together, and a commit has few bitmaps.
+    /// Directories at the top go where there are fewest; below, they stay with their parent while its group has nearly
+    /// as much room as others have: what belongs together lies together, and a commit has few bitmaps.
     fn group_for_directory(&self, sb: &Superblock, near: u32, top: bool) -> u32 {
         let count = self.count();
         let (inodes, clusters) = (self.free_inodes(), self.visible_free() / u64::from(sb.cluster_ratio()));

@@ -5,8 +5,8 @@
 //! their counts and checksums are derived when the journal seals them, so two operations in one group meet only for
 //! the moment in which one of them takes its bits.
 //!
-//! With bigalloc, bitmaps and counts are in clusters of several blocks; without, a cluster is a block. Runs are in blocks
-//! everywhere, and what is taken or returned is whole clusters.
+//! With bigalloc, bitmaps and counts are in clusters of several blocks; without, a cluster is a block. Runs are in
+//! blocks everywhere, and what is taken or returned is whole clusters.
 //!
 //! Space is promised before an operation's first change: the promise is taken from one global count, and whatever is
 //! promised is somewhere free in the groups.

@@ -9,9 +9,9 @@ use ondol_journal::{Engine, Extent};
 use std::ops::Range;
 
 impl Groups {
-    /// Calls `discard` with every run of at least `minimum` free blocks in `range`, and returns how many blocks that were. A run
-    /// is free in all that is durable, since busy is what is used, claimed, or freed and not yet durable; and it stays free
-    /// meanwhile, since its group is locked. `discard` says whether to go on.
+    /// Calls `discard` with every run of at least `minimum` free blocks in `range`, and returns how many blocks that
+    /// were. A run is free in all that is durable, since busy is what is used, claimed, or freed and not yet durable;
+    /// and it stays free meanwhile, since its group is locked. `discard` says whether to go on.
     ///
     /// # Errors
     /// Corruption of a bitmap, and what `discard` returns.

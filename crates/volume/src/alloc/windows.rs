@@ -1,11 +1,12 @@
-//! Where in a group a file that grows takes its blocks, so that files that grow at the same time do not lie in each other's way.
+//! Where in a group a file that grows takes its blocks, so that files that grow at the same time do not lie in each
+//! other's way.
 //!
-//! Behind what a file has last been given lies its *window*: bits that others leave free as long as there is room elsewhere in
-//! the group. A window promises nothing and takes nothing out of any count: whoever finds no other place uses it. It grows with
-//! the file, and is forgotten when the group has seen many other allocations since it was used.
+//! Behind what a file has last been given lies its *window*: bits that others leave free as long as there is room
+//! elsewhere in the group. A window promises nothing and takes nothing out of any count: whoever finds no other place
+//! uses it. It grows with the file, and is forgotten when the group has seen many other allocations since it was used.
 //!
-//! The first place with enough room is taken. So that not all before it is searched each time, a group remembers below which bit there is
-//! no run of 1, 2, 4, … clear bits.
+//! The first place with enough room is taken. So that not all before it is searched each time, a group remembers below
+//! which bit there is no run of 1, 2, 4, … clear bits.
 
 use crate::Ino;
 use ondol_format::bitmap;
@@ -70,8 +71,8 @@ impl Bounds {
 }
 
 impl Windows {
-    /// Up to `want` consecutive clear bits before `end`, from `from` on where that is possible. `stream` is the file that goes on
-    /// growing, if one does.
+    /// Up to `want` consecutive clear bits before `end`, from `from` on where that is possible. `stream` is the file
+    /// that goes on growing, if one does.
     pub(crate) fn choose(
         &mut self,
         map: &[u8],
@@ -223,7 +224,8 @@ mod tests {
 
     #[test]
     fn what_is_free_is_found() {
-        // Runs are taken and given back at random. Whoever asks for a power of two gets the first run of so many bits that there is.
+        // Runs are taken and given back at random. Whoever asks for a power of two gets the first run of so many bits
+        // that there is.
         let (mut windows, mut map, mut seed) = (Windows::default(), vec![0; 512], 1u64);
         bitmap::set(&mut map, 0);
         let mut random = |below: usize| {

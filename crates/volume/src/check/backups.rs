@@ -7,8 +7,8 @@ use ondol_format::group::GroupDesc;
 use ondol_format::superblock::{BackupFault, SIZE};
 
 impl Checker<'_> {
-    /// What does not change while a volume is mounted must be the same in every copy. The kernel and e2fsck write the rest (counts,
-    /// times, state) to the primary ones alone.
+    /// What does not change while a volume is mounted must be the same in every copy. The kernel and e2fsck write the
+    /// rest (counts, times, state) to the primary ones alone.
     pub(super) fn check_backups(&mut self) -> Result<()> {
         let sb = self.sb;
         let copies: Vec<(u32, u64)> = sb.backups().collect();

@@ -4,9 +4,9 @@
 //!   descriptors ─▶ orphans ─▶ inodes (maps, xattrs) ─▶ directories ─▶ links ─▶ bitmaps and counts
 //! ```
 //!
-//! Nothing is written and nothing is believed: a hostile image gives problems, never a panic or an endless loop. Every block
-//! is claimed once, and only a first claim is followed, so that the work is bounded by the size of the image. Memory
-//! goes with what is in use: a bit for a block, twelve bytes for an inode, sixteen for a run of a directory.
+//! Nothing is written and nothing is believed: a hostile image gives problems, never a panic or an endless loop. Every
+//! block is claimed once, and only a first claim is followed, so that the work is bounded by the size of the image.
+//! Memory goes with what is in use: a bit for a block, twelve bytes for an inode, sixteen for a run of a directory.
 
 mod backups;
 mod bitmaps;
@@ -84,8 +84,8 @@ struct Checker<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// Checks a quiescent image: one that nobody has mounted and whose journal is empty. While it holds transactions, the image is not what it will
-/// be after their recovery, and what is found here says nothing.
+/// Checks a quiescent image: one that nobody has mounted and whose journal is empty. While it holds transactions, the
+/// image is not what it will be after their recovery, and what is found here says nothing.
 ///
 /// # Errors
 /// A feature whose structures are not known here (named); the store's failure.

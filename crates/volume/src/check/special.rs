@@ -102,8 +102,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The resize inode owns the reserved descriptor blocks: its double-indirect block points to those of the first group,
-    /// and each of these, read as an indirect block, to its copies in the groups with a superblock copy.
+    /// The resize inode owns the reserved descriptor blocks: its double-indirect block points to those of the first
+    /// group, and each of these, read as an indirect block, to its copies in the groups with a superblock copy.
     fn check_resize_inode(&mut self, inode: &Inode) -> Result<()> {
         let place = Where::inode(RESIZE_INO);
         let sb = self.sb;

@@ -1,4 +1,5 @@
-//! Values of attributes that lie in inodes of their own (ea_inode): that they are what their entries say, and are counted rightly.
+//! Values of attributes that lie in inodes of their own (ea_inode): that they are what their entries say, and are
+//! counted rightly.
 
 use super::Checker;
 use super::map::Walk;

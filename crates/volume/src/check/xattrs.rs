@@ -42,7 +42,8 @@ impl Checker<'_> {
         Ok(sectors + in_block)
     }
 
-    /// Checks a block of attributes; returns how many users it says it has, and what its values add to their `i_blocks`.
+    /// Checks a block of attributes; returns how many users it says it has, and what its values add to their
+    /// `i_blocks`.
     fn check_xattr_block(&mut self, place: Where, at: u64, bytes: &[u8]) -> (u32, u64) {
         let mut sectors = 0;
         if let Some(seed) = self.sb.csum_seed()

@@ -6,8 +6,9 @@
 //!   60..     a list of entries             in the attribute system.data
 //! ```
 //!
-//! Each list is a directory block in small. When a name does not fit, the directory gets a block, in which both lists stand
-//! behind "." and "..", every entry [`SHIFT`] bytes behind where it was: so positions in the listing stay as they are.
+//! Each list is a directory block in small. When a name does not fit, the directory gets a block, in which both lists
+//! stand behind "." and "..", every entry [`SHIFT`] bytes behind where it was: so positions in the listing stay as they
+//! are.
 
 use super::search::{Entry, Search, Slot};
 use super::{Dir, NewEntry, bad, insert, search, valid_ino};
@@ -124,7 +125,8 @@ pub(super) fn put(op: &mut Op<'_>, dir: &Dir, new: NewEntry<'_>) -> Result<()> {
     if done { Ok(()) } else { Err(crate::Error::Invalid("a name was given a slot without room")) }
 }
 
-/// Applies the change that `edit` makes of the list that holds an entry, and of where it and the one before it begin there.
+/// Applies the change that `edit` makes of the list that holds an entry, and of where it and the one before it begin
+/// there.
 pub(super) fn change(
     op: &mut Op<'_>,
     dir: &Dir,

@@ -9,7 +9,8 @@ use ondol_format::dirent::{DirBlock, DirBlockMut, rec_len_for};
 use ondol_format::htree::{DxBlockMut, RootInfo};
 use ondol_format::inode::InodeFlags;
 
-/// Inserts a name that is not there into directory `ino`, which `op` holds. The directory's times are the caller's matter.
+/// Inserts a name that is not there into directory `ino`, which `op` holds. The directory's times are the caller's
+/// matter.
 ///
 /// # Errors
 /// Corruption; `NoSpace` when the slot is [`Slot::Full`] or the operation was promised less than [`Slot::needs`].

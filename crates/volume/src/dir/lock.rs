@@ -1,9 +1,9 @@
 //! Several inodes, locked together for one operation.
 //!
 //! Which inodes a name leads to is known only under its directory's lock. So the directories are locked first, their
-//! names looked up, and what they lead to is then *tried*; if somebody holds it, everything is released and locked again in
-//! the lock order: directories by number, then others by number. Nothing ever waits out of that order, so even an image
-//! whose directories form a circle cannot make operations wait for each other.
+//! names looked up, and what they lead to is then *tried*; if somebody holds it, everything is released and locked
+//! again in the lock order: directories by number, then others by number. Nothing ever waits out of that order, so even
+//! an image whose directories form a circle cannot make operations wait for each other.
 
 use crate::dir::Search;
 use crate::node::{Node, NodeGuard};
@@ -53,8 +53,8 @@ impl<'v> Locked<'v> {
         Ok(Self { vol, guards })
     }
 
-    /// Locks `first`, lets `plan` look under these locks for what else is needed, and locks that too. What `plan` returned
-    /// last holds under all locks.
+    /// Locks `first`, lets `plan` look under these locks for what else is needed, and locks that too. What `plan`
+    /// returned last holds under all locks.
     pub(super) fn with<T>(
         vol: &'v Volume,
         first: &[Ino],

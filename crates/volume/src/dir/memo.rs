@@ -1,7 +1,7 @@
 //! The name that was last looked for in a directory.
 //!
-//! Whoever makes or renames a name has it looked up first: by then the search is done. What is remembered was seen under the
-//! directory's lock and holds until a name in it changes, which takes that lock exclusively and forgets it.
+//! Whoever makes or renames a name has it looked up first: by then the search is done. What is remembered was seen
+//! under the directory's lock and holds until a name in it changes, which takes that lock exclusively and forgets it.
 
 use super::{Search, Slot};
 use ondol_env::sync::Mutex;

@@ -6,7 +6,8 @@ use crate::op::{Op, Reader};
 use crate::{Ino, Result};
 use ondol_format::dirent::{DirBlock, Edit};
 
-/// Removes a found entry from directory `ino`, which `op` holds and has not changed since. The directory keeps its blocks.
+/// Removes a found entry from directory `ino`, which `op` holds and has not changed since. The directory keeps its
+/// blocks.
 pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, entry: &Entry) -> Result<()> {
     change(op, ino, entry, |leaf, before, offset| leaf.removal(before, offset))
 }

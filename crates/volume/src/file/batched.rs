@@ -72,8 +72,9 @@ impl Volume {
         Ok(batch.len_over(self.getattr(batch.ino())?.size))
     }
 
-    /// Makes the changes of batches, each of another file: one operation, of which others see all or nothing, and a crash leaves all or nothing in every data mode. Durable behind the next
-    /// [`Volume::fsync`] of any of the files, and with the operations after it.
+    /// Makes the changes of batches, each of another file: one operation, of which others see all or nothing, and a
+    /// crash leaves all or nothing in every data mode. Durable behind the next [`Volume::fsync`] of any of the files,
+    /// and with the operations after it.
     ///
     /// Up to [`Volume::atomic_bytes`], and of several files, the bytes go through the journal, and so does whatever
     /// is written to these files from then on until the volume is closed. More of one file is written to new blocks,
@@ -174,7 +175,8 @@ impl Volume {
         if batches.iter().any(is_behind) { Err(Error::Shorter { size: inode.size }) } else { Ok(()) }
     }
 
-    /// About what all parts need of the journal. Parts share blocks, clusters and nodes of the tree, and what is missing is asked for when it is known.
+    /// About what all parts need of the journal. Parts share blocks, clusters and nodes of the tree, and what is
+    /// missing is asked for when it is known.
     fn batches_cost(&self, guards: &[NodeGuard], batches: &[Lent<'_>]) -> Result<Cost> {
         let mut all = Cost { journal: 1, blocks: 0, need: Need::Ordinary };
         for batch in batches {
@@ -273,8 +275,9 @@ impl Volume {
 /// Journal blocks that most batches need beside those of their bytes.
 const BESIDE: u32 = 64;
 
-/// Whole units of allocation that are to be written, as runs in order: all that parts lie in, and the one in which what is kept ends, if something of it is cut off or the file goes on behind that: it
-/// is copied so far, and what was behind goes with the unit that it was in.
+/// Whole units of allocation that are to be written, as runs in order: all that parts lie in, and the one in which what
+/// is kept ends, if something of it is cut off or the file goes on behind that: it is copied so far, and what was
+/// behind goes with the unit that it was in.
 fn runs_of(batch: &Lent<'_>, unit: u64, old: u64) -> Vec<(u64, u64)> {
     let (kept, size) = (batch.kept_of(old), batch.len_over(old));
     let parts = batch.parts().map(|(offset, bytes)| (offset, offset + bytes.len() as u64));

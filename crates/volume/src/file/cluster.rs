@@ -1,5 +1,5 @@
-//! Clusters of a file (bigalloc): a cluster of logical blocks lies in one cluster of the medium, block for block, and which of
-//! them are mapped is for the extents to say. It is allocated with the first of them and freed with the last.
+//! Clusters of a file (bigalloc): a cluster of logical blocks lies in one cluster of the medium, block for block, and
+//! which of them are mapped is for the extents to say. It is allocated with the first of them and freed with the last.
 
 use super::{Mapped, tree};
 use crate::op::Op;
@@ -65,9 +65,10 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64,
     Ok(Blocks { start: got.start + u64::from(skip), len: want.min(got.len - skip) })
 }
 
-/// Frees the clusters of which nothing is mapped but some of the logical blocks `from..to`, which are mapped to consecutive blocks
-/// from `start` on. What the journal knows of blocks in clusters that stay is not forgotten: the same file, the same kind of data
-/// will be written there again, and the log is replayed in order. Before a commit that shows in the file as it was: docs/crash-contract.md.
+/// Frees the clusters of which nothing is mapped but some of the logical blocks `from..to`, which are mapped to
+/// consecutive blocks from `start` on. What the journal knows of blocks in clusters that stay is not forgotten: the
+/// same file, the same kind of data will be written there again, and the log is replayed in order. Before a commit that
+/// shows in the file as it was: docs/crash-contract.md.
 ///
 /// # Errors
 /// Corruption.

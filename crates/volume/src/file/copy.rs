@@ -12,7 +12,8 @@ use ondol_env::sync::{Arc, OwnedReadGuard};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
-/// Stored bytes that one call copies at most: callers go on after a short count, and others get at the files in between.
+/// Stored bytes that one call copies at most: callers go on after a short count, and others get at the files in
+/// between.
 pub const MOST_BYTES: u64 = 64 << 20;
 
 /// Runs of data and of holes that one call copies at most.
@@ -27,14 +28,16 @@ struct Range {
 }
 
 impl Volume {
-    /// Copies up to `len` bytes at `from_offset` of file `from` to `to_offset` of file `to`, as copy_file_range(2) does, and returns
-    /// how many: fewer at the end of `from`, none behind it, and fewer than there are when that is much or when a later step
-    /// fails. Holes stay holes. With `kill_suid`, `to` first loses what a write by an unprivileged user takes from it.
+    /// Copies up to `len` bytes at `from_offset` of file `from` to `to_offset` of file `to`, as copy_file_range(2)
+    /// does, and returns how many: fewer at the end of `from`, none behind it, and fewer than there are when that is
+    /// much or when a later step fails. Holes stay holes. With `kill_suid`, `to` first loses what a write by an
+    /// unprivileged user takes from it.
     ///
     /// A sequence of operations: after each, `to` has a beginning of what is copied.
     ///
     /// # Errors
-    /// `Invalid` when the ranges overlap in one file; as [`Volume::read`] and [`Volume::write`] when nothing was copied.
+    /// `Invalid` when the ranges overlap in one file; as [`Volume::read`] and [`Volume::write`] when nothing was
+    /// copied.
     pub fn copy_range(
         &self,
         from: Ino,
@@ -138,7 +141,8 @@ impl Volume {
         Ok(done)
     }
 
-    /// Whether the range begins with stored bytes, and how many bytes of it are alike: no more stored ones than a write takes.
+    /// Whether the range begins with stored bytes, and how many bytes of it are alike: no more stored ones than a write
+    /// takes.
     fn next_run(&self, ino: Ino, inode: &Inode, range: Range) -> Result<(bool, u64)> {
         let block_size = u64::from(self.shared.sb.block_size());
         let most = range.len.min(self.atomic_bytes());

@@ -9,8 +9,8 @@ use ondol_format::inode::InodeFlags;
 use ondol_journal::{Before, Bytes, Extent, Placement, Run};
 use std::collections::HashSet;
 
-/// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so, with the
-/// flag or without: an older image in the log must not come home over bytes that were written there since.
+/// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so,
+/// with the flag or without: an older image in the log must not come home over bytes that were written there since.
 #[derive(Debug)]
 pub(crate) struct OnceJournaled {
     any: AtomicBool,
@@ -60,7 +60,8 @@ pub(super) fn journaled(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
     all_journaled(vol) || inode.flags.contains(InodeFlags::JOURNAL_DATA) || vol.once_journaled.contains(ino)
 }
 
-/// What blocks held that an operation allocates: those of a cluster that stays in use may hold what a committed state reaches.
+/// What blocks held that an operation allocates: those of a cluster that stays in use may hold what a committed state
+/// reaches.
 pub(super) fn allocated(vol: &Volume) -> Before {
     if vol.shared.sb.cluster_ratio() > 1 { Before::Unwritten } else { Before::New }
 }
@@ -71,7 +72,8 @@ pub(super) fn run(vol: &Volume, journaled: bool, extent: Extent, before: Before,
     Run { extent, bytes, before, journaled, delayed: 0 }
 }
 
-/// Whether data that blocks are given which held nothing to be seen belongs into operations' handles, and so costs them journal space.
+/// Whether data that blocks are given which held nothing to be seen belongs into operations' handles, and so costs them
+/// journal space.
 pub(super) fn is_logged(vol: &Volume, journaled: bool) -> bool {
     let any = run(vol, journaled, Extent { start: Run::UNALLOCATED, len: 1 }, Before::Unwritten, 1);
     vol.engine.place(&any).0 == Placement::Logged
@@ -96,7 +98,8 @@ pub(super) struct Target {
     pub(super) to: Placement,
 }
 
-/// Puts `bytes` at byte `offset` of the blocks of `target`. If they held nothing to be seen, they hold zeros elsewhere, and the bytes begin in the first and reach into the last block.
+/// Puts `bytes` at byte `offset` of the blocks of `target`. If they held nothing to be seen, they hold zeros elsewhere,
+/// and the bytes begin in the first and reach into the last block.
 ///
 /// # Errors
 /// The store's failure; the promise is used up.

@@ -1,8 +1,8 @@
 //! Exchanging ranges of two files: their extents change places in one operation.
 //!
-//! **Crash guarantee**: after a crash both files are as before or both as after, in every data mode. Where data does not go through
-//! the journal, the call waits for its commit with both inodes locked: what is written in place afterwards must not be found in
-//! the file that had the blocks before.
+//! **Crash guarantee**: after a crash both files are as before or both as after, in every data mode. Where data does
+//! not go through the journal, the call waits for its commit with both inodes locked: what is written in place
+//! afterwards must not be found in the file that had the blocks before.
 
 use super::plan::{check_changeable, max_size};
 use super::write::touch;
@@ -42,22 +42,23 @@ struct Agreed {
 }
 
 impl Volume {
-    /// Exchanges what two files hold from their offsets (bytes) on, as XFS_IOC_EXCHANGE_RANGE does: one operation, after which, and
-    /// after a crash, both hold the other's bytes or both their own. Holes and unwritten blocks change places with the rest. Durable
-    /// on return where [`Exchange::durable`] says so, and where the data of neither file goes through the journal.
+    /// Exchanges what two files hold from their offsets (bytes) on, as XFS_IOC_EXCHANGE_RANGE does: one operation,
+    /// after which, and after a crash, both hold the other's bytes or both their own. Holes and unwritten blocks change
+    /// places with the rest. Durable on return where [`Exchange::durable`] says so, and where the data of neither file
+    /// goes through the journal.
     ///
-    /// Sizes change places only with all that the files hold: [`Exchange::written_only`] up to the ends of files takes two that are
-    /// equally long from their offsets on.
+    /// Sizes change places only with all that the files hold: [`Exchange::written_only`] up to the ends of files takes
+    /// two that are equally long from their offsets on.
     ///
-    /// The offsets are multiples of the unit of allocation ([`Volume::cluster_size`]), and so is the length, unless both ranges
-    /// reach to the ends of their files. Both may lie in one file, if they do not overlap.
+    /// The offsets are multiples of the unit of allocation ([`Volume::cluster_size`]), and so is the length, unless
+    /// both ranges reach to the ends of their files. Both may lie in one file, if they do not overlap.
     ///
     /// # Errors
-    /// `IsDirectory`; `Invalid` for what is no regular file, for ranges that are not as said above or reach behind an end of file;
-    /// `NotPermitted` for an immutable or append-only file; `Unsupported` for a file with a block map, an encrypted one, or one
-    /// under fs-verity; `FileTooBig`; `NoSpace` for nodes of the trees; `TooBig` for more extents than one operation changes;
-    /// `ReadOnly`; corruption, or the journal's or store's failure. Nothing has changed then, unless the journal fails while the
-    /// exchange is made durable.
+    /// `IsDirectory`; `Invalid` for what is no regular file, for ranges that are not as said above or reach behind an
+    /// end of file; `NotPermitted` for an immutable or append-only file; `Unsupported` for a file with a block map, an
+    /// encrypted one, or one under fs-verity; `FileTooBig`; `NoSpace` for nodes of the trees; `TooBig` for more extents
+    /// than one operation changes; `ReadOnly`; corruption, or the journal's or store's failure. Nothing has changed
+    /// then, unless the journal fails while the exchange is made durable.
     pub fn exchange(&self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
         let done = self.exchange_locked(a, b, how).map_err(|e| self.noted(e));
         self.bury_values();
@@ -261,7 +262,8 @@ impl Volume {
             let range = side.first..side.first + blocks;
             let nodes = tree::nodes_in(&mut Mounted(&mut &*self), side.ino, inode, range, max)?;
             let depth = tree::level(side.ino, inode)?;
-            // What is cut out of the midst of an extent makes two of it. A leaf beside the range may take what its own have held.
+            // What is cut out of the midst of an extent makes two of it. A leaf beside the range may take what its own
+            // have held.
             let added = incoming + pieces.len() as u32;
             let new = tree::growth(self.shared.sb.block_size(), depth, nodes + 1, added).new;
             let changed = nodes + depth + new;

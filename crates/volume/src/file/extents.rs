@@ -8,13 +8,13 @@ use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
 impl Volume {
-    /// The allocated parts of a regular file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl tells: the
-    /// first begins in the block of `offset` at the earliest, the last may end behind the range. Blocks behind the end of the file
-    /// are among them.
+    /// The allocated parts of a regular file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl
+    /// tells: the first begins in the block of `offset` at the earliest, the last may end behind the range. Blocks
+    /// behind the end of the file are among them.
     ///
     /// # Errors
-    /// `IsDirectory`, `Invalid` for what is no regular file; `Unsupported` for one whose contents lie in its inode; corruption, or
-    /// the store's failure.
+    /// `IsDirectory`, `Invalid` for what is no regular file; `Unsupported` for one whose contents lie in its inode;
+    /// corruption, or the store's failure.
     pub fn extents(&self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Extent>> {
         let node = self.node(ino)?;
         let state = node.read()?;

@@ -29,8 +29,8 @@ struct Work {
 }
 
 impl Volume {
-    /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on, as fallocate(2) does. A sequence of
-    /// operations, each of which leaves the file sound; when a later one fails, the earlier ones stay. What
+    /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on, as fallocate(2) does. A
+    /// sequence of operations, each of which leaves the file sound; when a later one fails, the earlier ones stay. What
     /// [`Fallocate::CollapseRange`] and [`Fallocate::InsertRange`] move, they move in one operation.
     ///
     /// # Errors
@@ -58,7 +58,8 @@ impl Volume {
             Fallocate::CollapseRange => self.collapse_locked(guard, offset, len),
             Fallocate::InsertRange => self.insert_locked(guard, offset, len),
             Fallocate::PunchHole => {
-                // As ext4: what reaches over the end goes to the end of its page; what is allocated behind is a truncate's.
+                // As ext4: what reaches over the end goes to the end of its page; what is allocated behind is a
+                // truncate's.
                 let size = guard.state.inode.size;
                 let most = max_size(self, &guard.state.inode);
                 let page = (size / PAGE + 1).saturating_mul(PAGE).min(most);

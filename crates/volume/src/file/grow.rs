@@ -22,8 +22,8 @@ pub(crate) fn has_blocks(inode: &Inode) -> bool {
     mapped && !is_inline(inode)
 }
 
-/// Allocates the block behind the end of a directory (or other metadata file), mapped as written, and grows the size by it:
-/// logical and physical block. The caller stages its content with `fresh`.
+/// Allocates the block behind the end of a directory (or other metadata file), mapped as written, and grows the size by
+/// it: logical and physical block. The caller stages its content with `fresh`.
 ///
 /// # Errors
 /// `NoSpace` beyond the promise (see [`grow_blocks`]); corruption of the mapping.
@@ -53,8 +53,8 @@ pub(crate) fn grow_blocks() -> u64 {
     4
 }
 
-/// Frees blocks from logical block `keep` on as far as the operation's journal space allows; true when done. The size is
-/// the caller's matter. Freeing whole blocks up to the end takes no space.
+/// Frees blocks from logical block `keep` on as far as the operation's journal space allows; true when done. The size
+/// is the caller's matter. Freeing whole blocks up to the end takes no space.
 ///
 /// # Errors
 /// Corruption; `TooBig` when there is not even journal space for the first run: about 30 blocks are enough.
@@ -74,7 +74,8 @@ pub(crate) fn has_root_room(inode: &Inode, n: u32) -> bool {
     root.is_ok_and(|root| root.is_leaf() && root.len() + n as usize <= root.max())
 }
 
-/// Journal blocks that [`shrink`] to nothing takes, if one operation can do it for sure: the whole mapping is in the inode.
+/// Journal blocks that [`shrink`] to nothing takes, if one operation can do it for sure: the whole mapping is in the
+/// inode.
 pub(crate) fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
     // What it wants to be left over before it frees another run.
     const SPARE: u32 = 8 + crate::orphan::COST;

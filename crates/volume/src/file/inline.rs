@@ -92,8 +92,8 @@ pub(super) fn unfold_cost(vol: &Volume, ino: Ino, inode: &Inode) -> Cost {
 }
 
 impl Volume {
-    /// Moves the bytes of a locked file out of its inode, if that is where they are, in an operation of its own: what works
-    /// on blocks begins with it.
+    /// Moves the bytes of a locked file out of its inode, if that is where they are, in an operation of its own: what
+    /// works on blocks begins with it.
     ///
     /// # Errors
     /// `NoSpace`; corruption, or the journal's or store's failure.

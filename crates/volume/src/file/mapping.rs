@@ -35,11 +35,12 @@ pub(super) fn map(op: &mut Op<'_>, ino: Ino, at: u32) -> Result<Run> {
     blocks::find(&mut Mounted(op), ino, &inode, at)
 }
 
-/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that long.
+/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that
+/// long.
 ///
 /// # Errors
-/// `NoSpace` beyond the promise; `Unsupported` for unwritten blocks of a block map; corruption. The operation must then be
-/// dropped.
+/// `NoSpace` beyond the promise; `Unsupported` for unwritten blocks of a block map; corruption. The operation must then
+/// be dropped.
 pub(super) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, unwritten: bool) -> Result<Blocks> {
     if op.inode(ino)?.has_extents() {
         return tree::fill_hole(op, ino, at, want, unwritten);
@@ -72,8 +73,8 @@ pub(super) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unwritten: b
 /// where it stopped: `to` when all is done.
 ///
 /// # Errors
-/// Corruption; `TooBig` when there is not even journal space for the first run. A hole is only cut into an extent when the
-/// operation has been promised blocks for the tree.
+/// Corruption; `TooBig` when there is not even journal space for the first run. A hole is only cut into an extent when
+/// the operation has been promised blocks for the tree.
 pub(super) fn remove(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> Result<u32> {
     if op.inode(ino)?.has_extents() {
         return tree::remove(op, ino, from, to);

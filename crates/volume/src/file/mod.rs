@@ -147,8 +147,8 @@ fn bad_pointer(ino: Ino, block: u64, len: u64) -> Error {
     Error::corrupt(format!("mapping of inode {ino}"), block, what)
 }
 
-/// Refuses to go on through a map in which `allocated` blocks have been passed, if the volume does not have so many: a hostile one names
-/// the same blocks again and again.
+/// Refuses to go on through a map in which `allocated` blocks have been passed, if the volume does not have so many: a
+/// hostile one names the same blocks again and again.
 fn check_passed(vol: &Volume, ino: Ino, allocated: u64) -> Result<()> {
     if allocated <= vol.shared.sb.blocks_count() {
         return Ok(());

@@ -108,7 +108,8 @@ impl Volume {
         Ok(n)
     }
 
-    /// Calls `each` for parts of `len` bytes from `offset` on, which the file has: where each begins among them, how long it is, and what it is.
+    /// Calls `each` for parts of `len` bytes from `offset` on, which the file has: where each begins among them, how
+    /// long it is, and what it is.
     pub(super) fn each_stored(
         &self,
         ino: Ino,

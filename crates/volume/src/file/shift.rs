@@ -1,10 +1,11 @@
 //! Taking a range out of a file and putting a hole into it: what lies behind moves.
 //!
-//! The move is one operation, however many extents it concerns: it changes their keys and the size, and a crash leaves the file
-//! as it was or as it shall be. What is cut out is freed by the same operation where the journal has room for that, and
-//! otherwise by operations before it, which make zeros of the range from its beginning on. A file in so many extents that the
-//! journal cannot hold their nodes is refused before anything has changed: a quarter of it is 256 nodes, with more than
-//! 20,000 extents, on the smallest journal, and 4,096 nodes, with more than a million, on that of a usual volume.
+//! The move is one operation, however many extents it concerns: it changes their keys and the size, and a crash leaves
+//! the file as it was or as it shall be. What is cut out is freed by the same operation where the journal has room for
+//! that, and otherwise by operations before it, which make zeros of the range from its beginning on. A file in so many
+//! extents that the journal cannot hold their nodes is refused before anything has changed: a quarter of it is 256
+//! nodes, with more than 20,000 extents, on the smallest journal, and 4,096 nodes, with more than a million, on that of
+//! a usual volume.
 
 use super::plan::{max_size, survey};
 use super::write::touch;
@@ -39,7 +40,8 @@ impl Volume {
     /// Refuses a range that no room can be made for in a file.
     ///
     /// # Errors
-    /// `Invalid` unless both are multiples of the cluster size and the offset lies before the end of the file; `FileTooBig`.
+    /// `Invalid` unless both are multiples of the cluster size and the offset lies before the end of the file;
+    /// `FileTooBig`.
     pub(super) fn check_insert(&self, inode: &Inode, offset: u64, len: u64) -> Result<()> {
         self.whole_blocks(offset, len)?;
         if len > max_size(self, inode).saturating_sub(inode.size) {
@@ -51,8 +53,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes `len` bytes from `offset` on, checked by [`Volume::check_collapse`], out of a file that has extents and may be
-    /// changed; what follows moves up.
+    /// Takes `len` bytes from `offset` on, checked by [`Volume::check_collapse`], out of a file that has extents and
+    /// may be changed; what follows moves up.
     ///
     /// # Errors
     /// `Unsupported` for too many extents; corruption, or the journal's or store's failure.
@@ -77,7 +79,8 @@ impl Volume {
         op.close().map(|_| ())
     }
 
-    /// Puts a hole of `len` bytes into a file at `offset`, checked by [`Volume::check_insert`]; what was there moves down.
+    /// Puts a hole of `len` bytes into a file at `offset`, checked by [`Volume::check_insert`]; what was there moves
+    /// down.
     ///
     /// # Errors
     /// `NoSpace` for a node of the tree; and as [`Volume::collapse_locked`].

@@ -12,13 +12,13 @@ use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
 impl Volume {
-    /// Sets the size of a regular file. What is cut off is freed, also blocks that were allocated behind the end; what is
-    /// added reads as zeros. One operation where the journal has room for it; otherwise the first one counts, and the rest
-    /// follows, here or when the volume is recovered.
+    /// Sets the size of a regular file. What is cut off is freed, also blocks that were allocated behind the end; what
+    /// is added reads as zeros. One operation where the journal has room for it; otherwise the first one counts, and
+    /// the rest follows, here or when the volume is recovered.
     ///
     /// # Errors
-    /// `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the journal's or
-    /// store's failure.
+    /// `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the journal's
+    /// or store's failure.
     pub fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
         let guard = self.node(ino)?.write()?;
         self.truncate_locked(guard, size).map(|_| ()).map_err(|e| self.noted(e))
@@ -34,8 +34,8 @@ impl Volume {
         if done { Ok(guard) } else { self.finish_truncate(guard) }
     }
 
-    /// Frees what a truncate has left behind the end of a file that is on the orphan list because of it, and takes it off
-    /// the list.
+    /// Frees what a truncate has left behind the end of a file that is on the orphan list because of it, and takes it
+    /// off the list.
     ///
     /// # Errors
     /// Corruption, or the journal's or store's failure.
@@ -75,8 +75,8 @@ fn step_cost(vol: &Volume) -> Cost {
     Cost { journal, blocks: 0, need: Need::ToFree }
 }
 
-/// Sets the size of a regular file that `op` holds. False when not all of what was cut off could be freed: the file is then
-/// on the orphan list, and once the operation is closed, [`Volume::finish_truncate`] has to do the rest.
+/// Sets the size of a regular file that `op` holds. False when not all of what was cut off could be freed: the file is
+/// then on the orphan list, and once the operation is closed, [`Volume::finish_truncate`] has to do the rest.
 ///
 /// # Errors
 /// As [`Volume::truncate`]; the operation must then be dropped.

@@ -1,4 +1,5 @@
-//! Views: the bytes of a file where they lie, as they are at one moment (papers/4, §2.2). Design: `docs/design/direct.md`.
+//! Views: the bytes of a file where they lie, as they are at one moment (papers/4, §2.2). Design:
+//! `docs/design/direct.md`.
 
 use super::plan::check_regular;
 use crate::{Ino, Result, Volume};
@@ -14,8 +15,9 @@ pub(crate) struct Viewed {
 }
 
 impl Volume {
-    /// Lends up to `len` bytes from byte `offset` on, fewer at the end of the file: pieces one behind the other, which stay what they are, whatever is written to the file afterwards. Stored pages among
-    /// them are not used again as long as somebody has them, and neither is the store closed.
+    /// Lends up to `len` bytes from byte `offset` on, fewer at the end of the file: pieces one behind the other, which
+    /// stay what they are, whatever is written to the file afterwards. Stored pages among them are not used again as
+    /// long as somebody has them, and neither is the store closed.
     ///
     /// # Errors
     /// As [`Volume::read`].
@@ -23,7 +25,8 @@ impl Volume {
         self.view_with(ino, (offset, len), true, |pieces| pieces)
     }
 
-    /// As [`Volume::view`], of any length, for `take` alone. What it does nobody changes the file meanwhile, so it must be short; the pieces may be more than are lent for longer.
+    /// As [`Volume::view`], of any length, for `take` alone. What it does nobody changes the file meanwhile, so it must
+    /// be short; the pieces may be more than are lent for longer.
     ///
     /// # Errors
     /// As [`Volume::read`].

@@ -16,10 +16,10 @@ use std::ops::Range;
 pub const ATOMIC_MAX: u64 = 1 << 20;
 
 impl Volume {
-    /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it is
-    /// there, or nothing (with `data=journal`; otherwise bytes over stored ones may be there alone). More is a sequence of
-    /// such operations, and when a later one fails, fewer bytes than `bytes` are written and counted. That an append-only
-    /// file is only appended to is a matter of opening it: see [`Volume::check_open`].
+    /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it
+    /// is there, or nothing (with `data=journal`; otherwise bytes over stored ones may be there alone). More is a
+    /// sequence of such operations, and when a later one fails, fewer bytes than `bytes` are written and counted. That
+    /// an append-only file is only appended to is a matter of opening it: see [`Volume::check_open`].
     ///
     /// # Errors
     /// `NoSpace`, `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the
@@ -42,7 +42,8 @@ impl Volume {
     /// Writes all of `bytes` behind the end of the file and returns where that was. Other writers cannot come between.
     ///
     /// # Errors
-    /// As [`Volume::write`]; when a later operation of a large write fails, what the earlier ones appended is cut off again.
+    /// As [`Volume::write`]; when a later operation of a large write fails, what the earlier ones appended is cut off
+    /// again.
     pub fn append(&self, ino: Ino, bytes: &[u8]) -> Result<u64> {
         let node = self.node(ino)?;
         let guard = node.write()?;
@@ -197,8 +198,8 @@ fn within(block_size: u64, run: &Run, offset: u64, len: usize) -> Range<usize> {
     from as usize..(to as usize).min(len)
 }
 
-/// Writes `bytes` at `offset` of a regular file that `op` holds, as [`super::plan::plan_write`] has planned it for what `op` has done so far. All of it, or an error after which the operation must be
-/// dropped.
+/// Writes `bytes` at `offset` of a regular file that `op` holds, as [`super::plan::plan_write`] has planned it for what
+/// `op` has done so far. All of it, or an error after which the operation must be dropped.
 ///
 /// # Errors
 /// As [`Volume::write`].
@@ -289,8 +290,8 @@ pub(super) fn touch(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Makes what is stored behind byte `size` in its block zeros: a crash, or another implementation, may have left anything
-/// behind the end of the file, and nothing of it may become visible when the file grows.
+/// Makes what is stored behind byte `size` in its block zeros: a crash, or another implementation, may have left
+/// anything behind the end of the file, and nothing of it may become visible when the file grows.
 pub(super) fn zero_behind(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<()> {
     let block_size = u64::from(op.vol().shared.sb.block_size());
     if size.is_multiple_of(block_size) {

@@ -8,8 +8,8 @@ use ondol_format::inode::InodeFlags;
 use ondol_journal::Merge;
 
 impl Op<'_> {
-    /// Takes an inode number near `parent` and makes a new inode of it, locked and part of this operation. The caller fills
-    /// in everything but generation and times.
+    /// Takes an inode number near `parent` and makes a new inode of it, locked and part of this operation. The caller
+    /// fills in everything but generation and times.
     ///
     /// # Errors
     /// `NoSpace`; corruption of a bitmap.

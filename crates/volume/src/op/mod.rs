@@ -8,8 +8,8 @@
 //! takes as claims. [`Op::close`] publishes all of it in one step while the inode locks are held; dropping the `Op`
 //! returns the claims and changes nothing.
 //!
-//! **Lock order**: rename lock; directories by number; other inodes by number; then `Op::begin` (which may wait for journal
-//! space); then the orphan lock; group; block. Nothing waits for a commit or for space after `begin`.
+//! **Lock order**: rename lock; directories by number; other inodes by number; then `Op::begin` (which may wait for
+//! journal space); then the orphan lock; group; block. Nothing waits for a commit or for space after `begin`.
 
 mod inodes;
 mod newest;
@@ -85,8 +85,8 @@ impl<'v> Op<'v> {
     /// Opens an operation over inodes that are locked already, in lock order.
     ///
     /// # Errors
-    /// `ReadOnly`, `NoSpace`, `TooBig`, or the journal's failure. May wait for journal space, and for a commit when space
-    /// is only free once it is done.
+    /// `ReadOnly`, `NoSpace`, `TooBig`, or the journal's failure. May wait for journal space, and for a commit when
+    /// space is only free once it is done.
     pub(crate) fn begin(vol: &'v Volume, guards: Vec<NodeGuard>, cost: Cost) -> Result<Self> {
         vol.check_writable()?;
         vol.promise(cost.blocks, cost.need)?;
@@ -151,8 +151,8 @@ impl<'v> Op<'v> {
         self.in_passing = true;
     }
 
-    /// Whether an inode that it changes is to be durable on return: `chattr +S` and `+D`. Contents change without their inode
-    /// where its times have no parts of a second, so that what is dirty does not tell.
+    /// Whether an inode that it changes is to be durable on return: `chattr +S` and `+D`. Contents change without their
+    /// inode where its times have no parts of a second, so that what is dirty does not tell.
     fn is_synchronous(&self) -> bool {
         let synchronous = |n: &OpNode| match n.inode.is_dir() {
             true => n.inode.flags.intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC),
@@ -259,8 +259,8 @@ impl<'v> Op<'v> {
         Ok(extent)
     }
 
-    /// Frees a run of blocks that held `kind`, with all of their clusters; they can be allocated again once this operation
-    /// is durable.
+    /// Frees a run of blocks that held `kind`, with all of their clusters; they can be allocated again once this
+    /// operation is durable.
     ///
     /// # Errors
     /// Corruption: the run is not in use or cannot belong to a file.
@@ -327,7 +327,8 @@ impl<'v> Op<'v> {
         self.close_keeping().map(|(tid, _)| tid)
     }
 
-    /// As [`Op::close`], but hands back this inode, still locked: for the next step of work that takes several operations.
+    /// As [`Op::close`], but hands back this inode, still locked: for the next step of work that takes several
+    /// operations.
     ///
     /// # Errors
     /// As [`Op::close`]; `NotFound` for an inode that the operation has freed or does not hold.
@@ -336,8 +337,8 @@ impl<'v> Op<'v> {
         kept.into_iter().find(|guard| guard.node.ino == ino).ok_or(Error::NotFound)
     }
 
-    /// As [`Op::close`], but hands back the inodes, still locked, in the order in which they joined: for the next step of
-    /// work that takes several operations. Inodes that the operation has freed are not among them.
+    /// As [`Op::close`], but hands back the inodes, still locked, in the order in which they joined: for the next step
+    /// of work that takes several operations. Inodes that the operation has freed are not among them.
     ///
     /// # Errors
     /// As [`Op::close`].

@@ -51,8 +51,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Makes sure, without waiting, that the operation can do `cost` more than it has done. If that takes waiting, what it
-    /// has to be begun with to come as far as this.
+    /// Makes sure, without waiting, that the operation can do `cost` more than it has done. If that takes waiting, what
+    /// it has to be begun with to come as far as this.
     ///
     /// # Errors
     /// `TooBig` when no operation can do that much.
@@ -88,7 +88,8 @@ impl Op<'_> {
         Cost { journal, blocks: self.granted, need: Need::Ordinary }
     }
 
-    /// From now on, bytes over stored ones are kept until the close, so that dropping the operation leaves them as they are.
+    /// From now on, bytes over stored ones are kept until the close, so that dropping the operation leaves them as they
+    /// are.
     pub(crate) fn write_over_late(&mut self) {
         self.late.get_or_insert_default();
     }
@@ -98,8 +99,8 @@ impl Op<'_> {
         self.handle.as_ref().is_some_and(|handle| handle.holds(block))
     }
 
-    /// Where data of a run goes, and for how many of its blocks. It goes where this operation's bytes of a block are already: it has one place for them, or what is written first would come to
-    /// lie over what is written last.
+    /// Where data of a run goes, and for how many of its blocks. It goes where this operation's bytes of a block are
+    /// already: it has one place for them, or what is written first would come to lie over what is written last.
     pub(crate) fn place(&self, run: &Run) -> (Placement, u32) {
         let delayed = run.delayed + self.handle.as_ref().map_or(0, |handle| handle.credits().delayed);
         if run.before == Before::New {
@@ -136,7 +137,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Puts `bytes` into blocks from `block` on that no committed state reaches with contents, before the operation is published.
+    /// Puts `bytes` into blocks from `block` on that no committed state reaches with contents, before the operation is
+    /// published.
     ///
     /// # Errors
     /// The store's failure.

@@ -52,8 +52,8 @@ impl Volume {
         self.delete_orphan(ino)
     }
 
-    /// Deletes an inode that has no names and no openers: frees its contents in steps, then its xattrs, the inode and its
-    /// orphan entry. Nothing happens if it is open, has a name, or is gone already. A crash between two steps
+    /// Deletes an inode that has no names and no openers: frees its contents in steps, then its xattrs, the inode and
+    /// its orphan entry. Nothing happens if it is open, has a name, or is gone already. A crash between two steps
     /// leaves an orphan, which the next mount deletes.
     ///
     /// # Errors

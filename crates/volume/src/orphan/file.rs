@@ -19,8 +19,8 @@ pub(super) struct Slot {
     index: u32,
 }
 
-/// The orphan file in memory. A slot belongs to whoever claims it until it is given back, which happens when the operation
-/// that cleared it is published; so the slots themselves need no lock.
+/// The orphan file in memory. A slot belongs to whoever claims it until it is given back, which happens when the
+/// operation that cleared it is published; so the slots themselves need no lock.
 #[derive(Debug)]
 pub(super) struct OrphanFile {
     kind: Kind,

@@ -1,13 +1,13 @@
 //! Orphans: inodes without a name that are still open, and truncates in progress.
 //!
-//! An image names them in two ways. The **orphan file** has a slot for each, which costs nobody a lock; the **list** begins
-//! in the superblock (`s_last_orphan`) and goes on through `i_dtime` of the inodes on it. The list is used where there is no
-//! orphan file, and when that is full. Whatever a crash leaves in either, [`Volume::process_orphans`] finishes at the
-//! next mount (kernel: `Documentation/filesystems/ext4/orphan.rst`).
+//! An image names them in two ways. The **orphan file** has a slot for each, which costs nobody a lock; the **list**
+//! begins in the superblock (`s_last_orphan`) and goes on through `i_dtime` of the inodes on it. The list is used where
+//! there is no orphan file, and when that is full. Whatever a crash leaves in either, [`Volume::process_orphans`]
+//! finishes at the next mount (kernel: `Documentation/filesystems/ext4/orphan.rst`).
 //!
 //! The links of the list belong to the list, not to the inodes: taking an inode out changes its predecessor's `i_dtime`
-//! without that inode's lock. So an operation never writes the `i_dtime` of an inode that it has not itself put on or taken
-//! off the list, and the order of the list is kept in memory, under a lock that an operation holds from its first
+//! without that inode's lock. So an operation never writes the `i_dtime` of an inode that it has not itself put on or
+//! taken off the list, and the order of the list is kept in memory, under a lock that an operation holds from its first
 //! change until its close. The list on the medium thus changes in the order in which operations are published.
 
 mod delete;
@@ -29,8 +29,8 @@ use ondol_format::{RawSuperblock, RoCompat};
 use ondol_journal::Merge;
 use std::mem::offset_of;
 
-/// Journal blocks that `add` or `remove` may change beside the inode itself: the superblock, and the predecessor's inode
-/// or a block of the orphan file.
+/// Journal blocks that `add` or `remove` may change beside the inode itself: the superblock, and the predecessor's
+/// inode or a block of the orphan file.
 pub(crate) const COST: u32 = 3;
 
 /// The orphans of a volume.
@@ -147,8 +147,8 @@ impl Drop for Changes<'_> {
     }
 }
 
-/// Enters a locked inode into the orphan file or list; no change if it is there already. An inode without names is deleted
-/// when it is found there after a crash, one with names is cut to its size.
+/// Enters a locked inode into the orphan file or list; no change if it is there already. An inode without names is
+/// deleted when it is found there after a crash, one with names is cut to its size.
 ///
 /// # Errors
 /// Corruption of the orphan file or of the list.

@@ -26,8 +26,8 @@ impl Volume {
     /// is durable yet: interrupted, it is simply done again.
     ///
     /// # Errors
-    /// A list or file that cannot be right (endless, naming inodes that do not exist, are reserved or not in use), which
-    /// leaves everything as it is; corruption of an orphan, which leaves the rest of them.
+    /// A list or file that cannot be right (endless, naming inodes that do not exist, are reserved or not in use),
+    /// which leaves everything as it is; corruption of an orphan, which leaves the rest of them.
     pub fn process_orphans(&self) -> Result<Processed> {
         if self.is_read_only() {
             return Ok(Processed::default());

@@ -56,8 +56,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Zeroes what the block of descriptors that stays says of removed groups. A recovery that finds a larger superblock before its descriptors are home
-    /// would take it for what they are.
+    /// Zeroes what the block of descriptors that stays says of removed groups. A recovery that finds a larger
+    /// superblock before its descriptors are home would take it for what they are.
     fn forget_descriptors(&mut self, gone: Range<u32>) -> Result<()> {
         let (size, per_block) = (usize::from(self.sb.desc_size()), self.sb.desc_per_block());
         for g in gone.start..gone.end.min(gone.start.next_multiple_of(per_block)) {

@@ -1,9 +1,9 @@
-//! A transaction on a volume that nobody has open: blocks are changed in memory, committed to the journal as one transaction, and replayed at
-//! once.
+//! A transaction on a volume that nobody has open: blocks are changed in memory, committed to the journal as one
+//! transaction, and replayed at once.
 //!
-//! What is written around the transaction (copied data, nodes of a new map, new groups) lies where nothing in the volume points to, and is
-//! durable before the commit. So whoever finds the volume after a crash finds all of a step or nothing, and everybody who knows jbd2 can
-//! bring it home.
+//! What is written around the transaction (copied data, nodes of a new map, new groups) lies where nothing in the
+//! volume points to, and is durable before the commit. So whoever finds the volume after a crash finds all of a step or
+//! nothing, and everybody who knows jbd2 can bring it home.
 
 use super::placed::Placed;
 use crate::image::{Image, corrupt};
@@ -432,8 +432,9 @@ impl Edit {
         Ok(())
     }
 
-    /// Brings home what must be there before the rest of a durable transaction: whoever looks at the volume before its log takes the groups of its superblock
-    /// to have descriptors. A larger superblock is the last to come home, a smaller one the first.
+    /// Brings home what must be there before the rest of a durable transaction: whoever looks at the volume before its
+    /// log takes the groups of its superblock to have descriptors. A larger superblock is the last to come home, a
+    /// smaller one the first.
     fn go_ahead(&self, images: &[(u64, Vec<u8>)]) -> Result<()> {
         let (superblock, _) = self.sb.superblock_location();
         let larger = self.end < self.sb.blocks_count();
@@ -449,7 +450,8 @@ impl Edit {
         Ok(())
     }
 
-    /// As [`Edit::commit`], of a transaction that moves the journal to `new`, which has nothing in common with where it is.
+    /// As [`Edit::commit`], of a transaction that moves the journal to `new`, which has nothing in common with where it
+    /// is.
     pub(super) fn commit_to(&mut self, new: LogMap) -> Result<()> {
         let images = self.images()?;
         let need = images.len() as u64;

@@ -1,7 +1,7 @@
 //! More blocks at the end: first what the last group lacks, then group after group.
 //!
-//! A new group has its bitmaps and its inode table in itself, also with flex_bg, which only allows for more. They are written before the transaction
-//! that makes the volume longer, behind its end.
+//! A new group has its bitmaps and its inode table in itself, also with flex_bg, which only allows for more. They are
+//! written before the transaction that makes the volume longer, behind its end.
 
 use super::edit::Edit;
 use super::shape;

@@ -6,9 +6,9 @@
 //!              map: extents, block maps     names, values, superblock
 //! ```
 //!
-//! All of it is done to an image that nobody else has open and whose journal is empty, by transactions of that journal which go home at once
-//! ([`edit`]). So a crash leaves a volume that is whole, of some size between the old one and the new one; doing it again goes on from there.
-//! `docs/design/resize.md` has the rules of the format.
+//! All of it is done to an image that nobody else has open and whose journal is empty, by transactions of that journal
+//! which go home at once ([`edit`]). So a crash leaves a volume that is whole, of some size between the old one and the
+//! new one; doing it again goes on from there. `docs/design/resize.md` has the rules of the format.
 
 mod build;
 mod cut;
@@ -83,7 +83,8 @@ pub struct Resize {
     edit: Option<Edit>,
 }
 
-/// The size in blocks that comes out when `blocks` are asked for: ends of clusters, and no last group that is too short for its own metadata.
+/// The size in blocks that comes out when `blocks` are asked for: ends of clusters, and no last group that is too short
+/// for its own metadata.
 ///
 /// # Errors
 /// `Unsupported`: more than the features of the volume allow for; `Invalid`: no volume can be so small.
@@ -100,8 +101,8 @@ impl Image {
         Edit::new(self, env)?.least()
     }
 
-    /// Begins to resize the clean image on `store`, whose journal is empty, in it, and was opened for writing by this program before. From
-    /// now on the image is marked as one that may need recovery.
+    /// Begins to resize the clean image on `store`, whose journal is empty, in it, and was opened for writing by this
+    /// program before. From now on the image is marked as one that may need recovery.
     ///
     /// # Errors
     /// What cannot be resized, by name; corruption, or the store's failure.
@@ -123,11 +124,12 @@ impl Resize {
         self.edit.take().ok_or(Error::Invalid("an earlier step has failed"))
     }
 
-    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; `tell` is told of each step when it is
-    /// durable. Durable when this returns.
+    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; `tell` is told of
+    /// each step when it is durable. Durable when this returns.
     ///
     /// # Errors
-    /// `TooBig`: a step does not fit into the journal; corruption, or the store's failure. The volume then has the size of the last step.
+    /// `TooBig`: a step does not fit into the journal; corruption, or the store's failure. The volume then has the size
+    /// of the last step.
     pub fn grow(&mut self, target: u64, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
         let mut edit = self.take()?;
         let room = edit.store.size() / u64::from(edit.sb.block_size());
@@ -143,13 +145,15 @@ impl Resize {
         Ok(())
     }
 
-    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the rest; `tell` is told of
-    /// each file and inode that has moved, maybe before that is durable, and of each size when it is. Structures that break their rules are refused where they are met: the volume is to be checked before.
+    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the
+    /// rest; `tell` is told of each file and inode that has moved, maybe before that is durable, and of each size when
+    /// it is. Structures that break their rules are refused where they are met: the volume is to be checked before.
     /// Durable when this returns.
     ///
     /// # Errors
-    /// `NoSpace`: it holds too much; `TooBig`: a step does not fit into the journal; `Unsupported`, by name; corruption, or the store's failure. The
-    /// volume then has the size of the last step, and what was moved stays where it is.
+    /// `NoSpace`: it holds too much; `TooBig`: a step does not fit into the journal; `Unsupported`, by name;
+    /// corruption, or the store's failure. The volume then has the size of the last step, and what was moved stays
+    /// where it is.
     pub fn shrink(&mut self, target: u64, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
         let edit = self.take()?;
         shrink::refuse(&edit.sb, target)?;
@@ -194,8 +198,8 @@ impl Resize {
     }
 }
 
-/// Takes the mark away from the image on `store` that recovery may be needed, after the last step, whether that succeeded or failed. Durable when this
-/// returns.
+/// Takes the mark away from the image on `store` that recovery may be needed, after the last step, whether that
+/// succeeded or failed. Durable when this returns.
 ///
 /// # Errors
 /// The store's failure, or corruption.

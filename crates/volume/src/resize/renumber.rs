@@ -1,8 +1,9 @@
 //! Inodes behind the last that a smaller volume has get other numbers.
 //!
-//! Checksums of an inode's blocks begin with its number and its generation. The inode gets the one generation with which they stay right, so that only
-//! the inode itself, what names it and the bitmaps change. What names it: entries of directories (`.` and `..` among them), attributes whose value it
-//! is, and the superblock. All of that is one transaction.
+//! Checksums of an inode's blocks begin with its number and its generation. The inode gets the one generation with
+//! which they stay right, so that only the inode itself, what names it and the bitmaps change. What names it: entries
+//! of directories (`.` and `..` among them), attributes whose value it is, and the superblock. All of that is one
+//! transaction.
 
 use super::edit::Edit;
 use super::shrink::Shrink;

@@ -1,8 +1,8 @@
 //! The resize inode: the blocks that are kept behind the descriptors for more of them, and what they become.
 //!
-//! Its double indirect block names the reserved blocks of group 0, each at the index that it would have as a block of descriptors; each of these
-//! names the block with the same index in every group that has copies. When a block is taken for descriptors, it and its copies are no longer the
-//! inode's; when a volume becomes smaller, they are again.
+//! Its double indirect block names the reserved blocks of group 0, each at the index that it would have as a block of
+//! descriptors; each of these names the block with the same index in every group that has copies. When a block is taken
+//! for descriptors, it and its copies are no longer the inode's; when a volume becomes smaller, they are again.
 
 use super::edit::Edit;
 use crate::image::corrupt;

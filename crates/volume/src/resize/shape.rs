@@ -4,7 +4,8 @@ use crate::image::corrupt;
 use crate::{Error, Result};
 use ondol_format::{Compat, Incompat, RawSuperblock, Superblock};
 
-/// Blocks that a last group must have beyond its own metadata; one with fewer is not worth its inode table, and is left out.
+/// Blocks that a last group must have beyond its own metadata; one with fewer is not worth its inode table, and is left
+/// out.
 const LEAST_IN_LAST: u64 = 50;
 
 /// The superblock as it is with `blocks` blocks; what is free is the caller's matter.

@@ -1,7 +1,8 @@
 //! Fewer blocks: what lies behind the new end is moved before it, then groups are cut off.
 //!
-//! A step copies contents to free clusters and writes a new mapping to others; the transaction then changes the inode and the bitmaps. Blocks that it
-//! frees are not used again before it is durable, so whichever version of the inode counts, what it names is whole.
+//! A step copies contents to free clusters and writes a new mapping to others; the transaction then changes the inode
+//! and the bitmaps. Blocks that it frees are not used again before it is durable, so whichever version of the inode
+//! counts, what it names is whole.
 
 use super::edit::Edit;
 use super::scan::{Mapped, join};
@@ -222,7 +223,8 @@ impl Shrink {
         self.edit.mark(to..to + 1, true)
     }
 
-    /// Moves the journal as a whole. Its transaction stands in both logs before anything of it is home: see `journal_swap`.
+    /// Moves the journal as a whole. Its transaction stands in both logs before anything of it is home: see
+    /// `journal_swap`.
     fn move_journal(&mut self) -> Result<()> {
         self.commit()?;
         let ino = self.edit.sb.journal_inum().ok_or(Error::Invalid("no journal"))?;

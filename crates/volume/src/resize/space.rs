@@ -10,7 +10,8 @@ pub(super) struct Space {
     /// The bitmaps of all groups before the end, as far as they are read.
     maps: Vec<Option<Vec<u8>>>,
     end: u64,
-    /// Blocks whose clusters are freed by a transaction that is not durable: bitmaps that are read in the meantime do not have them.
+    /// Blocks whose clusters are freed by a transaction that is not durable: bitmaps that are read in the meantime do
+    /// not have them.
     later: Vec<u64>,
     /// By powers of two: before this group no run of so many clusters is free.
     none_before: [usize; 32],

@@ -2,7 +2,8 @@
 
 use ondol_format::extent::Extent;
 
-/// Each extent in pieces that move alike, before and afterwards. `moves` is sorted: first block before, first block afterwards, blocks.
+/// Each extent in pieces that move alike, before and afterwards. `moves` is sorted: first block before, first block
+/// afterwards, blocks.
 pub(super) fn moved(extents: &[Extent], moves: &[(u64, u64, u64)]) -> Vec<(Extent, Extent)> {
     let mut out = Vec::new();
     for extent in extents {

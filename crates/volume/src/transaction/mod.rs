@@ -6,14 +6,15 @@
 //!                              └──── drop everything, begin with more locks or space ◀───────┘
 //! ```
 //!
-//! A step is planned on what the steps before it have staged, with the same functions as the operation of its name, and all
-//! go through one `Op`: so they take effect in one instant, for other threads and for a crash, or not at all.
+//! A step is planned on what the steps before it have staged, with the same functions as the operation of its name, and
+//! all go through one `Op`: so they take effect in one instant, for other threads and for a crash, or not at all.
 //!
-//! Which inodes names lead to is known only along the way. So an attempt *tries* each lock when it comes to it, and never
-//! waits under a lock; when somebody else holds it, the attempt is dropped and the next one begins by locking, in the lock
-//! order, everything that this one held and the inode that it lacked. The same way it gets journal space or blocks that
-//! are not to be had without waiting. Directories on the way are locked shared, and everything that changes, with the
-//! directories that hold its names, exclusively: until the close nobody can change what the steps have been planned on.
+//! Which inodes names lead to is known only along the way. So an attempt *tries* each lock when it comes to it, and
+//! never waits under a lock; when somebody else holds it, the attempt is dropped and the next one begins by locking, in
+//! the lock order, everything that this one held and the inode that it lacked. The same way it gets journal space or
+//! blocks that are not to be had without waiting. Directories on the way are locked shared, and everything that
+//! changes, with the directories that hold its names, exclusively: until the close nobody can change what the steps
+//! have been planned on.
 
 mod attempt;
 mod step;
@@ -24,8 +25,8 @@ use crate::{Caller, DataMode, Error, Ino, Rename, SetXattr, Volume};
 use attempt::{Stop, Want};
 use std::collections::HashSet;
 
-/// The names that lead from the root to an entry, one for each level; none for the root itself. Symbolic links on the way
-/// are not followed, and "." and ".." are not names.
+/// The names that lead from the root to an entry, one for each level; none for the root itself. Symbolic links on the
+/// way are not followed, and "." and ".." are not names.
 pub type Trail = Vec<Vec<u8>>;
 
 /// One step of a transaction.
@@ -227,14 +228,14 @@ const USUAL_STEP: usize = 8;
 const ATTEMPTS: usize = 1000;
 
 impl Volume {
-    /// Does all steps, in this order, as one operation: other threads see all of it or nothing, a crash leaves all of it or
-    /// nothing (as with every operation, bytes over stored ones are part of that only with `data=journal`), and when a
-    /// step fails, nothing has changed. A file that loses its last name while it is open lives on as with
+    /// Does all steps, in this order, as one operation: other threads see all of it or nothing, a crash leaves all of
+    /// it or nothing (as with every operation, bytes over stored ones are part of that only with `data=journal`), and
+    /// when a step fails, nothing has changed. A file that loses its last name while it is open lives on as with
     /// [`Volume::unlink`].
     ///
     /// # Errors
-    /// What the operations of the steps return, and which step did; `TooBig` when the journal cannot take all of it as one
-    /// operation; `Contended` when it never found everything that it names in one state.
+    /// What the operations of the steps return, and which step did; `TooBig` when the journal cannot take all of it as
+    /// one operation; `Contended` when it never found everything that it names in one state.
     pub fn apply(&self, steps: &[Step], caller: Caller) -> Result<(), TransactionError> {
         let plan = Plan::new(steps, caller)?;
         if steps.is_empty() {

@@ -41,8 +41,8 @@ impl Attempt<'_, '_> {
         }
     }
 
-    /// The directory in which a name is to be made, moved or removed, locked for that, with everything above it; and the
-    /// name.
+    /// The directory in which a name is to be made, moved or removed, locked for that, with everything above it; and
+    /// the name.
     pub(super) fn parent<'t>(&mut self, trail: &'t Trail) -> Tried<(Vec<Ino>, Ino, &'t [u8])> {
         let Some((name, parents)) = trail.split_last() else {
             return Err(Error::Invalid("the root directory has no name").into());

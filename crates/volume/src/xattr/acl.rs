@@ -56,7 +56,8 @@ impl<'v> Wanted<'v> {
         if nobody { Err(Error::Invalid("an entry of a POSIX ACL is about nobody")) } else { Ok(Self { value, disk }) }
     }
 
-    /// What setting it on `inode` comes to. An access ACL that says no more than permission bits can is kept in those alone.
+    /// What setting it on `inode` comes to. An access ACL that says no more than permission bits can is kept in those
+    /// alone.
     ///
     /// # Errors
     /// `Denied` for a default ACL of anything but a directory; `Invalid` for entries that make no ACL together.
@@ -169,9 +170,9 @@ impl Inherited {
     }
 }
 
-/// What a new inode in a locked directory gets when it is made with permission bits `perm`: the directory's default ACL masks
-/// them, and becomes its access ACL where bits cannot say as much; without one, the caller's umask does. Symbolic links take
-/// no part in this. (POSIX 1003.1e draft 17, 23.1.5.)
+/// What a new inode in a locked directory gets when it is made with permission bits `perm`: the directory's default ACL
+/// masks them, and becomes its access ACL where bits cannot say as much; without one, the caller's umask does. Symbolic
+/// links take no part in this. (POSIX 1003.1e draft 17, 23.1.5.)
 ///
 /// # Errors
 /// Corruption of the directory's attributes.

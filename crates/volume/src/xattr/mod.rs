@@ -1,8 +1,8 @@
-//! Extended attributes: in the inode's tail as far as they fit, then in one block; with ea_inode, a value that fits into neither
-//! in an inode of its own.
+//! Extended attributes: in the inode's tail as far as they fit, then in one block; with ea_inode, a value that fits
+//! into neither in an inode of its own.
 //!
-//! Names come and go in full (`user.x`); the format keeps the prefix as a number. POSIX ACLs are attributes too, stored in
-//! ext4's own form, and the access ACL is one with the permission bits: setting it sets them, and `chmod` changes
+//! Names come and go in full (`user.x`); the format keeps the prefix as a number. POSIX ACLs are attributes too, stored
+//! in ext4's own form, and the access ACL is one with the permission bits: setting it sets them, and `chmod` changes
 //! it. Every change is one operation: after a crash there is the old value or the new.
 
 mod acl;
@@ -56,10 +56,11 @@ impl Volume {
     /// Sets an attribute, atomically.
     ///
     /// # Errors
-    /// `Exists` or `NoAttribute` as `how` says, which for ACLs says nothing; `NoSpace` when it fits neither into the inode nor
-    /// into its block, or the volume is full; `ValueTooLong`; `BufferTooSmall` for a name that is too long or empty, `Invalid` for
-    /// one that is a bare prefix; `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong;
-    /// `Unsupported` prefix; `Invalid` for what is no ACL, `Denied` for a default ACL of anything but a directory.
+    /// `Exists` or `NoAttribute` as `how` says, which for ACLs says nothing; `NoSpace` when it fits neither into the
+    /// inode nor into its block, or the volume is full; `ValueTooLong`; `BufferTooSmall` for a name that is too long or
+    /// empty, `Invalid` for one that is a bare prefix; `NotPermitted` on an immutable or append-only inode, or where
+    /// the prefix does not belong; `Unsupported` prefix; `Invalid` for what is no ACL, `Denied` for a default ACL of
+    /// anything but a directory.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.change_xattr(ino, name, Some(value), how, true)
     }
@@ -140,8 +141,8 @@ pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[
     Ok(())
 }
 
-/// What goes with a change of an inode's permission bits to `perm`, and with one of its owner or a write by somebody without
-/// privilege: the access ACL has the bits, too, and capabilities are dropped.
+/// What goes with a change of an inode's permission bits to `perm`, and with one of its owner or a write by somebody
+/// without privilege: the access ACL has the bits, too, and capabilities are dropped.
 ///
 /// # Errors
 /// Corruption of the attributes.

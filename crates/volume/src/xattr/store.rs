@@ -16,7 +16,8 @@ use std::mem::offset_of;
 /// Journal blocks that [`free`] may change beside the inode itself: the block, or its bitmap and descriptor.
 pub(crate) const FREE_COST: u32 = 2;
 
-/// Journal blocks of one change: the inode, the block left, the block gained with bitmap and descriptor, the superblock.
+/// Journal blocks of one change: the inode, the block left, the block gained with bitmap and descriptor, the
+/// superblock.
 pub(crate) const SET_COST: u32 = 6;
 
 /// One attribute to be set (or, without a value, removed), in the format's terms.
@@ -80,8 +81,8 @@ impl Attrs {
         self.iter().find(|x| is(x, number, name))
     }
 
-    /// As they lie after a change: in the inode if there is room, otherwise in the block; the value in an inode of its own if
-    /// there is no other room, and the volume has such.
+    /// As they lie after a change: in the inode if there is room, otherwise in the block; the value in an inode of its
+    /// own if there is no other room, and the volume has such.
     fn after(&self, change: &Change<'_>, vol: &Volume, tail: usize) -> Result<Layout> {
         const FULL: Error = Error::NoSpace("extended attributes of one inode");
         let mut rest = self.clone();

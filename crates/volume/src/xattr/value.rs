@@ -1,8 +1,8 @@
-//! Values that lie in inodes of their own (ea_inode): written with the attribute in one operation, counted where several entries
-//! share one (the kernel's do), deleted with the last.
+//! Values that lie in inodes of their own (ea_inode): written with the attribute in one operation, counted where
+//! several entries share one (the kernel's do), deleted with the last.
 //!
-//! **Lock order**: such an inode has no name and is reached through its entries alone. It is locked when the operation is open, for
-//! which nobody may wait: it is tried for a while, since whoever holds it is about to let go.
+//! **Lock order**: such an inode has no name and is reached through its entries alone. It is locked when the operation
+//! is open, for which nobody may wait: it is tried for a while, since whoever holds it is about to let go.
 
 use super::store::{Attrs, Change, change, users};
 use crate::alloc::Need;
@@ -80,7 +80,8 @@ pub(super) fn creation_cost(reader: &mut dyn Reader, len: usize) -> Result<Cost>
     Ok(Cost { journal: cost.journal + INODE_COST, ..cost })
 }
 
-/// Journal blocks for the references of `attrs`: any of their values may be shared with a copy of the block, one may go.
+/// Journal blocks for the references of `attrs`: any of their values may be shared with a copy of the block, one may
+/// go.
 pub(super) fn reference_cost(attrs: &Attrs) -> u32 {
     match attrs.iter().filter(|x| x.in_inode()).count() as u32 {
         0 => 0,
@@ -223,7 +224,8 @@ impl Volume {
         Ok(guard)
     }
 
-    /// Deletes the values that nothing names any more since operations were closed; what fails is left to the next mount.
+    /// Deletes the values that nothing names any more since operations were closed; what fails is left to the next
+    /// mount.
     pub(crate) fn bury_values(&self) {
         if !enabled(self) {
             return;

@@ -1,7 +1,7 @@
 //! A directory as a home: an identity is a relative path inside it.
 //!
-//! That is identity enough for the exclusive way: while the buffer stands before the directory, nobody else renames, removes or
-//! changes its files. After a restart the same path is the same file.
+//! That is identity enough for the exclusive way: while the buffer stands before the directory, nobody else renames,
+//! removes or changes its files. After a restart the same path is the same file.
 
 use super::{Home, HomeFile, Identity};
 use ondol_env::sync::{Arc, Mutex};

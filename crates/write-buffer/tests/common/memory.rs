@@ -1,8 +1,8 @@
 //! A home in memory, whose operations can be made to fail, and, recorded, be cut off.
 //!
-//! Recorded, each file is a block medium of a power domain and the names are another one: what is synced of one file says nothing of
-//! the others. A medium begins with a unit that has the length, and the bytes follow. A file that is made anew has a medium of its
-//! own, so that it never begins with what an older file had.
+//! Recorded, each file is a block medium of a power domain and the names are another one: what is synced of one file
+//! says nothing of the others. A medium begins with a unit that has the length, and the bytes follow. A file that is
+//! made anew has a medium of its own, so that it never begins with what an older file had.
 
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-/// What is to fail: asked before each operation with its name (`open`, `read`, `write`, `set_len`, `sync`, `remove`, `sync_names`) and its file.
+/// What is to fail: asked before each operation with its name (`open`, `read`, `write`, `set_len`, `sync`, `remove`,
+/// `sync_names`) and its file.
 pub(crate) type Fault = Box<dyn Fn(&'static str, Option<&Identity>) -> Option<io::Error> + Send + Sync>;
 
 /// Files in memory.
@@ -68,8 +69,8 @@ impl MemoryHome {
         Self { shared: Arc::default() }
     }
 
-    /// Media that a recorded home of these names has, as they are before the first file: the names', then those of the files. A file
-    /// can have `capacity` bytes.
+    /// Media that a recorded home of these names has, as they are before the first file: the names', then those of the
+    /// files. A file can have `capacity` bytes.
     pub(crate) fn media(names: &[Identity], capacity: usize) -> Vec<Vec<u8>> {
         let mut media = vec![vec![0; names.len() * UNIT]];
         media.extend((0..names.len() * LIVES).map(|_| vec![0; UNIT + capacity]));
@@ -201,7 +202,8 @@ impl MemoryFile {
         }
     }
 
-    /// What lies behind the end is zeros when the file grows, and when it is cut, even if a crash kept a length and lost the zeros.
+    /// What lies behind the end is zeros when the file grows, and when it is cut, even if a crash kept a length and
+    /// lost the zeros.
     fn zeros(&self, from: usize, to: usize) {
         if from < to && self.medium.is_some() {
             self.write(UNIT + from, &vec![0; to - from]);
@@ -257,8 +259,8 @@ impl HomeFile for MemoryFile {
 
     fn sync(&self) -> io::Result<()> {
         if let Err(e) = self.check("sync") {
-            // Contents that were on their way may be lost for good; of the length, as of all its own, a file system knows that it is not
-            // written.
+            // Contents that were on their way may be lost for good; of the length, as of all its own, a file system
+            // knows that it is not written.
             if let Some((recording, medium)) = self.shared.recording.as_ref().zip(self.medium) {
                 recording.power.push(Event::FlushFailed { medium });
                 self.write_len(self.bytes.lock().len());

@@ -8,7 +8,8 @@ use std::str::FromStr;
 
 #[derive(Debug, Args)]
 pub(crate) struct Mkfs {
-    /// Size of the file system; a file is made this large, an existing one keeps its size without it, and in a pool it takes what is free
+    /// Size of the file system; a file is made this large, an existing one keeps its size without it, and in a pool it
+    /// takes what is free
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub(crate) size: Option<u64>,
     /// Volume label, up to 16 bytes
@@ -23,7 +24,8 @@ pub(crate) struct Mkfs {
     /// Features to turn on, or off with ^, separated by commas
     #[arg(short = 'O', long, value_name = "FEATURES")]
     pub(crate) features: Option<String>,
-    /// Journal engine that the image asks for: classic, compressed, swap or remap (the last two in a pool) [default: compressed; in a pool remap]
+    /// Journal engine that the image asks for: classic, compressed, swap or remap (the last two in a pool) [default:
+    /// compressed; in a pool remap]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) journal: Option<JournalEngine>,
     /// Data mode that the image asks for: journal, ordered or writeback [default: journal; with `classic`, ordered]
@@ -41,13 +43,16 @@ pub(crate) struct Mkfs {
     /// Percent of the blocks that only root may use, up to 50, with two decimals
     #[arg(short = 'm', long, value_name = "PERCENT", default_value = "5")]
     pub(crate) reserved: Percent,
-    /// What it is for: floppy, small, default, news, big, huge, largefile or largefile4; of several, separated by commas, the last counts. Decides the size of blocks and the number of inodes [default: by the size of the volume]
+    /// What it is for: floppy, small, default, news, big, huge, largefile or largefile4; of several, separated by
+    /// commas, the last counts. Decides the size of blocks and the number of inodes [default: by the size of the
+    /// volume]
     #[arg(short = 'T', long, value_name = "USAGE", value_parser = usage)]
     pub(crate) usage: Option<Usage>,
     /// Bytes of the volume for each inode
     #[arg(short = 'i', long, value_parser = size::parse, value_name = "BYTES")]
     pub(crate) bytes_per_inode: Option<u64>,
-    /// In object storage: bytes that are stored, compressed and looked up as one, a power of two from 4K to 64K. Larger ones suit large files that are written once [default: 4K]
+    /// In object storage: bytes that are stored, compressed and looked up as one, a power of two from 4K to 64K. Larger
+    /// ones suit large files that are written once [default: 4K]
     #[arg(long, value_parser = size::parse, value_name = "SIZE", hide = !ondol::HAS_BUCKETS)]
     pub(crate) chunk: Option<u64>,
     /// Taken and ignored: nothing is said of what went well

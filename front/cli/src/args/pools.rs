@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 /// Write the image in a pool to a file or device
 ///
-/// The blocks come in their logical order: the kernel and e2fsck take what is made. What the journal holds is replayed into it. Nothing of the target is changed.
+/// The blocks come in their logical order: the kernel and e2fsck take what is made. What the journal holds is replayed
+/// into it. Nothing of the target is changed.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Make it even where there is something already, which is then lost
@@ -55,7 +56,8 @@ pub(crate) enum Pool {
     Dump(PoolDump),
     /// Put the blocks of the image in a pool into the order of their numbers, in place
     ///
-    /// Block n goes to page n, so that what lies side by side in the image lies side by side in memory, and can be mapped in few pieces. The image stays the same. It can be interrupted at any moment, and run again.
+    /// Block n goes to page n, so that what lies side by side in the image lies side by side in memory, and can be
+    /// mapped in few pieces. The image stays the same. It can be interrupted at any moment, and run again.
     Flatten(PoolFlatten),
     /// Show what persisting costs: times and counters of each step
     Measure(PoolMeasure),

@@ -57,7 +57,8 @@ impl Outlet {
         Ok(Self::Address(host.to_owned(), port))
     }
 
-    /// Makes sure that they can be had there, before anything is mounted on `point`, if that is in this mount namespace.
+    /// Makes sure that they can be had there, before anything is mounted on `point`, if that is in this mount
+    /// namespace.
     ///
     /// # Errors
     /// A sentence for the user.

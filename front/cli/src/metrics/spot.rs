@@ -1,4 +1,5 @@
-//! A name in a directory. The directory stays open: a path means something else in another mount namespace, or once something is mounted.
+//! A name in a directory. The directory stays open: a path means something else in another mount namespace, or once
+//! something is mounted.
 
 use ondol::machine::nobody_writes;
 use rustix::fs::{

@@ -19,8 +19,9 @@ pub(crate) struct Image {
 
 /// List files of an image that is not mounted
 ///
-/// Paths begin at the root of the image. Names come in the order of their bytes, owners as numbers, times in UTC. What a terminal might obey in a
-/// name is escaped. The image is not written; one that was not unmounted cleanly is shown as it is after recovery.
+/// Paths begin at the root of the image. Names come in the order of their bytes, owners as numbers, times in UTC. What
+/// a terminal might obey in a name is escaped. The image is not written; one that was not unmounted cleanly is shown as
+/// it is after recovery.
 ///
 /// Exit code, as that of ls(1): 0, 1 something below a path could not be read, 2 a path could not, or wrong call.
 #[derive(Debug, Args)]
@@ -87,10 +88,12 @@ pub(crate) struct Cat {
 
 /// Copy files into an image that is not mounted, out of it, or within it
 ///
-/// A path in the image begins with a colon, as in :/etc/fstab; everything else is a path of this machine. A source or a target - means standard
-/// input or output. Without -a or -p new files belong to the caller, and have the mode of their source without setuid, setgid and what the umask takes.
+/// A path in the image begins with a colon, as in :/etc/fstab; everything else is a path of this machine. A source or a
+/// target - means standard input or output. Without -a or -p new files belong to the caller, and have the mode of their
+/// source without setuid, setgid and what the umask takes.
 ///
-/// Exit code, as that of cp(1): 0, 1 if anything failed or for a wrong call. After an error the other sources are copied.
+/// Exit code, as that of cp(1): 0, 1 if anything failed or for a wrong call. After an error the other sources are
+/// copied.
 #[derive(Debug, Args)]
 pub(crate) struct Cp {
     /// Copy directories with all that is below them; symbolic links and special files stay what they are

@@ -1,4 +1,5 @@
-//! Standard output of commands that print much. Whoever does not read to the end does not want the rest; everything else that fails is an error.
+//! Standard output of commands that print much. Whoever does not read to the end does not want the rest; everything
+//! else that fails is an error.
 
 use crate::failure::{FAILED, Failure};
 use ondol::printable;

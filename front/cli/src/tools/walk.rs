@@ -52,7 +52,8 @@ pub(crate) fn cut(path: &mut PathBuf, len: usize) {
     *path = OsString::from_vec(bytes).into();
 }
 
-/// The names in a directory without `.` and `..`, in the order of their bytes, as far as they can be read, and why no further.
+/// The names in a directory without `.` and `..`, in the order of their bytes, as far as they can be read, and why no
+/// further.
 pub(crate) fn list(inodes: &inodes::Inodes, dir: Ino) -> (Vec<OsString>, Option<inodes::Error>) {
     let mut names = Vec::new();
     let listed = inodes.readdir(dir, 0, &mut |entry| {

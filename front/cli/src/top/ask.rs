@@ -94,8 +94,8 @@ impl Asker {
     pub(super) fn start() -> Result<Self, Failure> {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("ondol").args(std::env::args_os().skip(1)).env(VARIABLE, "1");
-        // Keys are not for it, nor is what ends its parent: that ends its input. It holds nothing open that someone reads to its end, since
-        // it may stay behind.
+        // Keys are not for it, nor is what ends its parent: that ends its input. It holds nothing open that someone
+        // reads to its end, since it may stay behind.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let started = command.spawn();
         let mut child = started.map_err(|e| Failure::new(SYSTEM, format!("cannot start a process: {e}")))?;

@@ -21,8 +21,9 @@ use view::{Frame, Sort};
 
 /// Show what a mount does, as it does it
 ///
-/// Operations with their latencies, the journal, caches, NVM, stalls, and how durable everything is. Keys: q ends it, s sorts by the next column, + and - change the interval. Where standard output is
-/// no terminal, reports are printed one after another.
+/// Operations with their latencies, the journal, caches, NVM, stalls, and how durable everything is. Keys: q ends it, s
+/// sorts by the next column, + and - change the interval. Where standard output is no terminal, reports are printed one
+/// after another.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
     /// Print one report and end

@@ -196,8 +196,8 @@ impl Report {
     }
 }
 
-/// The time within which so many of a hundred were served, as far as the classes tell; `None` where there are none. The numbers are
-/// those of a server that may be anybody's.
+/// The time within which so many of a hundred were served, as far as the classes tell; `None` where there are none. The
+/// numbers are those of a server that may be anybody's.
 fn quantile(bounds: &[u64], counts: &[u64], percent: u64) -> Option<u64> {
     if !bounds.is_sorted() {
         return None;

@@ -63,7 +63,8 @@ impl Told {
         Ok(told)
     }
 
-    /// Has signals end it. If it has not ended soon afterwards, keys become what they were and the signal does what it does to anybody.
+    /// Has signals end it. If it has not ended soon afterwards, keys become what they were and the signal does what it
+    /// does to anybody.
     fn end_by_signals(&self, keys: Option<Termios>) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT])?;
         let ended = Arc::clone(&self.ended);
@@ -215,7 +216,8 @@ fn put(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A report on a page of so many columns and rows: long parts go on in further lines, and what does not fit below is left out.
+/// A report on a page of so many columns and rows: long parts go on in further lines, and what does not fit below is
+/// left out.
 fn page(frame: &Frame, columns: usize, rows: usize) -> String {
     const INDENT: usize = 11;
     let mut lines: Vec<(bool, String)> = vec![(true, frame.title.clone())];
@@ -284,7 +286,8 @@ fn wrapped(text: &str, columns: usize, indent: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What a terminal of so many columns and rows shows of a text, on which there was something before. It goes to the next line only when a character comes behind a full one.
+    /// What a terminal of so many columns and rows shows of a text, on which there was something before. It goes to the
+    /// next line only when a character comes behind a full one.
     fn shown(text: &str, columns: usize, rows: usize) -> Vec<String> {
         let mut cells = vec![vec!['#'; columns]; rows];
         let (mut row, mut column, mut rest) = (0, 0, text);

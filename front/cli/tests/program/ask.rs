@@ -105,7 +105,8 @@ fn requests_stay_few() {
     place.umount();
 }
 
-/// The choice is kept in the image, taken by mounts, and no matter to e2fsck and other programs; while it is mounted they refuse it.
+/// The choice is kept in the image, taken by mounts, and no matter to e2fsck and other programs; while it is mounted
+/// they refuse it.
 #[test]
 fn an_image_chooses_its_journal() {
     let dir = tempfile::tempdir().unwrap();

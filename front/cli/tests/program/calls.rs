@@ -173,7 +173,8 @@ fn costs(options: &str, made: &str, opened: &str) {
         let mut spent = BTreeMap::new();
         for (kind, n) in &after {
             let n = n - before.get(kind).unwrap_or(&0);
-            // What the question itself costs, what comes later, whenever the kernel sees fit, and who asks for the room of all mounts (df).
+            // What the question itself costs, what comes later, whenever the kernel sees fit, and who asks for the room
+            // of all mounts (df).
             if n > 0 && !matches!(&**kind, "getxattr" | "opendir" | "releasedir" | "release" | "forget" | "statfs") {
                 spent.insert(kind.clone(), n);
             }

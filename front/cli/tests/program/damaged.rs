@@ -40,7 +40,8 @@ fn sh(place: &Place, line: &str) -> (Option<i32>, String) {
 
 #[test]
 fn a_name_is_listed_whatever_is_behind_it() {
-    // No such inode is in use; one that is not what its checksum says; one of no type; one without names; one beyond all.
+    // No such inode is in use; one that is not what its checksum says; one of no type; one without names; one beyond
+    // all.
     for damage in ["clri", "checksum", "mode", "links", "free"] {
         for form in [&["-O", "metadata_csum"][..], &["-O", "^filetype,^metadata_csum"]] {
             if damage == "checksum" && form.contains(&"^filetype,^metadata_csum") {

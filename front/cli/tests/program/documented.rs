@@ -140,7 +140,8 @@ fn blocks_run_as_they_stand() {
     }
 }
 
-/// What the documentation's examples compile is the crate's text; the project's shows the same without what surrounds it.
+/// What the documentation's examples compile is the crate's text; the project's shows the same without what surrounds
+/// it.
 #[test]
 fn the_readme_shows_the_example_of_the_crate() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

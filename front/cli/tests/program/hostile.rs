@@ -1,4 +1,5 @@
-//! Names, labels and paths that mean the reader's terminal: whatever is in an image or on the command line, what is printed is text.
+//! Names, labels and paths that mean the reader's terminal: whatever is in an image or on the command line, what is
+//! printed is text.
 
 use crate::place::{Place, ondol};
 use std::ffi::OsStr;

@@ -264,7 +264,8 @@ fn messages_of_a_background_server_go_to_its_log() {
     assert!(read().contains(&format!("{what}: mounted, read-only\n")), "{}", read());
 }
 
-/// Without `log=` messages go to the system's log or the kernel's, and for users where there is none of these to a file.
+/// Without `log=` messages go to the system's log or the kernel's, and for users where there is none of these to a
+/// file.
 #[test]
 fn messages_never_go_to_nowhere() {
     let Some(place) = crate::namespace::place() else { return };
@@ -328,7 +329,8 @@ fn a_limit_of_the_shell_fails_writes_and_ends_nobody() {
             !place.is_mounted()
         });
         assert!(left, "{options}: still in use");
-        // It says if not everything came home: with data that is written home by the call itself that call fails, and nothing is left.
+        // It says if not everything came home: with data that is written home by the call itself that call fails, and
+        // nothing is left.
         let code = place.server(0).wait().unwrap().code();
         assert!(code == Some(32) || !options.contains("classic") && code == Some(0), "{options}: {code:?}");
         succeeds(ondol().arg("recover").arg(place.image()));

@@ -1,4 +1,5 @@
-//! The program `ondol`, run as a user runs it. Mounts need `/dev/fuse`; where it is missing they are skipped with a line.
+//! The program `ondol`, run as a user runs it. Mounts need `/dev/fuse`; where it is missing they are skipped with a
+//! line.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 

@@ -55,8 +55,8 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 set -x
 "#;
 
-/// Runs a script in such a namespace; image and mount point belong to nobody. `$D` is the place's directory, `$I` the image, `$M`
-/// the mount point.
+/// Runs a script in such a namespace; image and mount point belong to nobody. `$D` is the place's directory, `$I` the
+/// image, `$M` the mount point.
 pub(crate) fn run(place: &Place, script: &str) {
     let dir = place.mount_point().parent().unwrap().to_owned();
     fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();

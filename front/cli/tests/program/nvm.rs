@@ -143,7 +143,8 @@ fn a_damaged_log_is_recovered_up_to_there_by_force() {
     place.is_clean();
 }
 
-/// What lies in a page of the pool is no part of the log: when it is damaged, that file's data is lost, and nothing else.
+/// What lies in a page of the pool is no part of the log: when it is damaged, that file's data is lost, and nothing
+/// else.
 #[test]
 fn a_damaged_page_costs_its_file_alone() {
     let Some(mut place) = Place::new() else { return };

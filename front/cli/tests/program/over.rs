@@ -1,4 +1,5 @@
-//! Making something in a pool that has changes of an image elsewhere, or an image of its own: refused with the command that helps, and with `-F` it is said what is lost.
+//! Making something in a pool that has changes of an image elsewhere, or an image of its own: refused with the command
+//! that helps, and with `-F` it is said what is lost.
 
 use crate::place::{Place, fails, ondol, succeeds};
 use std::ffi::OsStr;
@@ -143,7 +144,8 @@ fn both_images_are_named() {
     assert!(lines[0].contains("given up: the image \"inside\"") && lines[0].contains(inside), "{said}");
     assert!(lines[1].contains("given up: ") && lines[1].contains(outside) && lines[1].contains("operation"), "{said}");
     assert_eq!(info(&["info"], &target)["label"], "new");
-    // What was durable is lost, and a checkpoint may have been under way: nobody takes the other image for one that has lost nothing.
+    // What was durable is lost, and a checkpoint may have been under way: nobody takes the other image for one that has
+    // lost nothing.
     for refused in [place.mount_command().arg("-o").arg(option(&pool)), place.mount_command().args(["-o", "rw"])] {
         let said = fails(refused, 32);
         assert!(said.contains("another time") || said.contains("nvm=POOL"), "{said}");
@@ -157,7 +159,8 @@ fn both_images_are_named() {
     place.umount();
 }
 
-/// What the image in the pool itself has not at home is brought there by another command than that of an image elsewhere, and goes with it.
+/// What the image in the pool itself has not at home is brought there by another command than that of an image
+/// elsewhere, and goes with it.
 #[test]
 fn an_image_of_its_own_is_recovered_by_its_own_name() {
     let Some(mut place) = Place::new() else { return };

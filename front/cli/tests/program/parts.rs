@@ -1,4 +1,5 @@
-//! Images that are a part of a file: partitions of a disk's image, and what begins at a byte. What lies outside stays as it is.
+//! Images that are a part of a file: partitions of a disk's image, and what begins at a byte. What lies outside stays
+//! as it is.
 
 use crate::place::{Place, fails, ondol, output, succeeds, unmounts};
 use std::fs::{self, File};

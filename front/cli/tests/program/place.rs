@@ -1,4 +1,5 @@
-//! What the tests of the program share: a scratch place whose mounts and servers are gone when a test ends, also a failed one.
+//! What the tests of the program share: a scratch place whose mounts and servers are gone when a test ends, also a
+//! failed one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,8 @@ impl Place {
         assert!(eventually(|| self.is_mounted()), "the server did not mount");
     }
 
-    /// Mounts it, makes the file "synced" durable, and kills the server: the journal holds something, and the mount has nobody.
+    /// Mounts it, makes the file "synced" durable, and kills the server: the journal holds something, and the mount has
+    /// nobody.
     pub(crate) fn lose_server(&mut self) {
         let server = self.serve();
         std::fs::write(self.on("synced"), b"durable").unwrap();
@@ -224,9 +226,9 @@ pub(crate) fn output(command: &mut Command) -> Output {
 
 /// Runs a program that unmounts, until it no longer finds the mount in use.
 ///
-/// A child of any thread of this process has copies of all threads' files, and the kernel closes them only some time after the
-/// call that started the child has returned. So a mount stays in use a little after its files were closed. `tests/umount.rs`, with
-/// one thread, knows no such excuse.
+/// A child of any thread of this process has copies of all threads' files, and the kernel closes them only some time
+/// after the call that started the child has returned. So a mount stays in use a little after its files were closed.
+/// `tests/umount.rs`, with one thread, knows no such excuse.
 pub(crate) fn unmounts(command: &mut Command) {
     let done = eventually(|| {
         let out = output(command);

@@ -37,7 +37,8 @@ fn processors() -> usize {
     std::thread::available_parallelism().unwrap().get()
 }
 
-/// One client, whose requests are all answered at once: over `/dev/fuse` by one thread, over io_uring by one for each processor that it runs on.
+/// One client, whose requests are all answered at once: over `/dev/fuse` by one thread, over io_uring by one for each
+/// processor that it runs on.
 #[test]
 fn one_client_meets_the_same_thread() {
     on_each(|transport| {

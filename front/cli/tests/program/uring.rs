@@ -5,7 +5,8 @@ use crate::transport::{Offered, on_each, told};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// Where the kernel offers the other transport it is taken; in a hunt (`cargo xtask hunt`), all tests of the program pass with it too.
+/// Where the kernel offers the other transport it is taken; in a hunt (`cargo xtask hunt`), all tests of the program
+/// pass with it too.
 #[test]
 fn everything_works_over_io_uring() {
     if std::env::var_os(AGAIN).is_some() {

@@ -79,8 +79,8 @@ fn changes_by_users_take_setuid_away_at_once() {
     place.is_clean();
 }
 
-/// Under HANDLE_KILLPRIV_V2 the server takes setuid and setgid away with every kind of change; what a program may do beyond its
-/// user's rights the kernel takes away itself.
+/// Under HANDLE_KILLPRIV_V2 the server takes setuid and setgid away with every kind of change; what a program may do
+/// beyond its user's rights the kernel takes away itself.
 #[test]
 fn what_a_program_could_do_ends_with_its_change() {
     if ondol_skips::skips(needs_root()) {
@@ -153,8 +153,8 @@ fn a_list_by_who_is_not_in_the_group_takes_setgid_away() {
     place.is_clean();
 }
 
-/// User 0 is not everybody's master where its capabilities are gone, and others are where they have some: as far as FUSE or the
-/// kernel's table of processes tells.
+/// User 0 is not everybody's master where its capabilities are gone, and others are where they have some: as far as
+/// FUSE or the kernel's table of processes tells.
 #[test]
 fn capabilities_count_and_not_the_users_number() {
     if ondol_skips::skips(needs_root()) {

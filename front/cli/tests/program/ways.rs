@@ -1,5 +1,5 @@
-//! One image, reached by several ways: its file, loop devices over it, their partitions. It is written by one user at a time, and who
-//! that is gets named.
+//! One image, reached by several ways: its file, loop devices over it, their partitions. It is written by one user at a
+//! time, and who that is gets named.
 
 use crate::place::{Place, eventually, fails, needs_root, ondol, output, succeeds, unmounts};
 use ondol_skips::{missing, skip, skips};
@@ -36,7 +36,8 @@ impl Drop for Loop {
 
 /// A mount by the kernel, until it is dropped.
 ///
-/// A mount namespace that another test makes meanwhile has a copy of it, which keeps the device busy after the unmount here.
+/// A mount namespace that another test makes meanwhile has a copy of it, which keeps the device busy after the unmount
+/// here.
 struct KernelMount {
     device: PathBuf,
     dir: PathBuf,

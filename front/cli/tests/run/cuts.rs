@@ -258,7 +258,8 @@ fn a_cluster_has_what_it_has_committed_after_a_power_cut() {
             Cut { image: 200 << 20, pool: "24M", program: &program, word: "", by_user: true, after, ..Cut::default() };
         cut(&what, |said, dir| {
             let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
-            // After a real cut there is no process of this number, nor its shared memory, whose own number is the last one here.
+            // After a real cut there is no process of this number, nor its shared memory, whose own number is the last
+            // one here.
             let lock = fs::read_to_string(dir.join("pg/postmaster.pid")).unwrap_or_default();
             if let Some(memory) = lock.split_whitespace().last() {
                 let _ = Command::new("ipcrm").args(["-m", memory]).stderr(Stdio::null()).status();

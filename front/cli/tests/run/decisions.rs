@@ -1,4 +1,5 @@
-//! Which syncs end in the pool: what was logged shows there until it is synced for real, which happens a second later or at once.
+//! Which syncs end in the pool: what was logged shows there until it is synced for real, which happens a second later
+//! or at once.
 
 use crate::{Place, Steps, succeeds};
 use std::process::Command;
@@ -155,7 +156,8 @@ fn a_removed_file_leaves_nothing_in_the_pool() {
     assert_eq!(place.live(), 0);
 }
 
-/// The kernel sets the ctime of a large write before it copies the bytes: a sync meanwhile must not make the file trusted.
+/// The kernel sets the ctime of a large write before it copies the bytes: a sync meanwhile must not make the file
+/// trusted.
 #[test]
 fn a_write_that_is_under_way_is_waited_for() {
     let Some(place) = Place::new() else { return };

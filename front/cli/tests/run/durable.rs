@@ -1,5 +1,5 @@
-//! Writes that are durable when they return: through `O_SYNC` and `O_DSYNC` descriptors, and by flags of their own. What shows in the pool and is dirty in the page
-//! cache was not written to the disk.
+//! Writes that are durable when they return: through `O_SYNC` and `O_DSYNC` descriptors, and by flags of their own.
+//! What shows in the pool and is dirty in the page cache was not written to the disk.
 
 use crate::{Place, Steps, succeeds};
 use ondol_skips::{missing, skips};
@@ -108,7 +108,8 @@ fn offsets_and_ends_are_the_kernels() {
     }
 }
 
-/// Closing any descriptor of a file drops the record locks of the process, so no second one may be closed before the program does so.
+/// Closing any descriptor of a file drops the record locks of the process, so no second one may be closed before the
+/// program does so.
 #[test]
 fn record_locks_are_kept() {
     let Some(place) = Place::new() else { return };

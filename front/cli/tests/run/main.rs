@@ -1,6 +1,8 @@
-//! `ondol run`, as a user runs it: which syncs end in the pool, what is there after kills, changes by others and power cuts.
+//! `ondol run`, as a user runs it: which syncs end in the pool, what is there after kills, changes by others and power
+//! cuts.
 //!
-//! All but the exit codes needs ext4 with multigrain timestamps (Linux 6.13) and a C compiler; power cuts need root and loop devices. What is missing is said.
+//! All but the exit codes needs ext4 with multigrain timestamps (Linux 6.13) and a C compiler; power cuts need root and
+//! loop devices. What is missing is said.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 

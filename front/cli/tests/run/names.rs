@@ -21,7 +21,8 @@ fn dir(name: u32) -> usize {
     usize::from(name >= HALF)
 }
 
-/// What is known of one process's names and files. Nothing says that two directories are as they were at one time, but that a file that was moved is in one of them, and none is in neither.
+/// What is known of one process's names and files. Nothing says that two directories are as they were at one time, but
+/// that a file that was moved is in one of them, and none is in neither.
 #[derive(Default)]
 struct Model {
     changes: [Vec<Change>; 2],
@@ -109,7 +110,8 @@ impl Model {
             && rest.iter().zip(&all[sure.len()..]).all(|(found, wrote)| found == wrote || *found == 0)
     }
 
-    /// The names of a directory stand for what they stood for after some number of changes, all that were acknowledged among them: which numbers those may be, and which files the names are then.
+    /// The names of a directory stand for what they stood for after some number of changes, all that were acknowledged
+    /// among them: which numbers those may be, and which files the names are then.
     fn done(&self, dir: usize, found: &BTreeMap<u32, Vec<u8>>) -> Result<Vec<Done>, String> {
         let (changes, acked) = (&self.changes[dir], self.acked[dir]);
         let (mut bound, mut fitting) = (BTreeMap::new(), Vec::new());

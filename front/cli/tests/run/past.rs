@@ -1,4 +1,5 @@
-//! What goes past the log, or comes to it by a way of its own: after any of it no older record may be left over what was promised.
+//! What goes past the log, or comes to it by a way of its own: after any of it no older record may be left over what
+//! was promised.
 
 use crate::power::{Mounted, unavailable};
 use crate::{Place, Steps, eventually, succeeds};

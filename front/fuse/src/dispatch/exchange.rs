@@ -1,7 +1,8 @@
-//! The exchange of ranges of two files: what the kernel keeps of both comes to the volume before, and is dropped afterwards.
+//! The exchange of ranges of two files: what the kernel keeps of both comes to the volume before, and is dropped
+//! afterwards.
 //!
-//! To drop changed pages the kernel writes them first, which is a request that another thread has to serve while this one waits. So it takes
-//! a thread (or a place of the queue) beside, and one exchange at a time.
+//! To drop changed pages the kernel writes them first, which is a request that another thread has to serve while this
+//! one waits. So it takes a thread (or a place of the queue) beside, and one exchange at a time.
 
 use super::Terms;
 use super::answer::Answering;

@@ -53,8 +53,8 @@ pub(crate) struct Terms {
     pub(crate) agreed: Init,
     /// The only user besides root, under `allow_root`.
     pub(crate) only: Option<u32>,
-    /// Files are opened and closed by requests. Without them an inode lives until the kernel forgets it, and what flags forbid is
-    /// refused when it is written to.
+    /// Files are opened and closed by requests. Without them an inode lives until the kernel forgets it, and what flags
+    /// forbid is refused when it is written to.
     pub(crate) opens: bool,
     /// What is shown of files in the place of what the image says.
     pub(crate) shown: Shown,
@@ -88,8 +88,8 @@ impl Dispatch {
         Self { ops, terms }
     }
 
-    /// The kernel keeps out everybody but the mounting user and those of `allow_other`, which `allow_root` needs too. What it
-    /// sends on its own account bears no user.
+    /// The kernel keeps out everybody but the mounting user and those of `allow_other`, which `allow_root` needs too.
+    /// What it sends on its own account bears no user.
     fn lets_in(&self, request: &Request<'_>) -> bool {
         use Operation as O;
         let uid = request.header.uid;
@@ -158,8 +158,8 @@ impl Dispatch {
             }
             O::Destroy => answer.done(Ok(())),
             O::Init { .. } => answer.error(Errno::IO),
-            // With this answer the kernel goes without: closing makes nothing durable, permissions are the kernel's to check,
-            // locks are its own, and no request waits for anything that an interruption could shorten.
+            // With this answer the kernel goes without: closing makes nothing durable, permissions are the kernel's to
+            // check, locks are its own, and no request waits for anything that an interruption could shorten.
             O::Interrupt | O::Other => answer.error(Errno::NOSYS),
             named => self.run_named(answer, header, named),
         }

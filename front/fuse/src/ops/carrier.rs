@@ -25,7 +25,8 @@ impl Carried {
         self.excess.store(excess, Relaxed);
     }
 
-    /// Names it as the option `transport=` does, and adds what its messages take beyond the volume's share to the bound of memory.
+    /// Names it as the option `transport=` does, and adds what its messages take beyond the volume's share to the bound
+    /// of memory.
     pub(super) fn tell(&self, mount: &mut Map<String, Value>) {
         mount.insert("transport".into(), if self.by_rings.load(Relaxed) { "uring" } else { "dev" }.into());
         if let Some(bound) = mount.get("memory_bound").and_then(Value::as_u64) {

@@ -121,8 +121,8 @@ impl Ops {
         })
     }
 
-    /// Changes the allocation of a range, and clears setuid and setgid unless the sender may keep them; `how` is `None` for modes
-    /// that nobody offers. Answers whether the mode changed. `forget` as for [`Ops::settle_end`].
+    /// Changes the allocation of a range, and clears setuid and setgid unless the sender may keep them; `how` is `None`
+    /// for modes that nobody offers. Answers whether the mode changed. `forget` as for [`Ops::settle_end`].
     pub(crate) fn fallocate(
         &self,
         ino: Ino,
@@ -171,8 +171,8 @@ impl Ops {
         self.vouch(Op::Fsync, |i| i.fsync(ino, data_only))
     }
 
-    /// The same for a directory. On the root directory it covers the whole volume under every `fsync=`: that is how `ondol
-    /// sync` reaches the server, since the kernel keeps sync(2) from it.
+    /// The same for a directory. On the root directory it covers the whole volume under every `fsync=`: that is how
+    /// `ondol sync` reaches the server, since the kernel keeps sync(2) from it.
     pub(crate) fn fsyncdir(&self, ino: Ino, data_only: bool) -> Answer<()> {
         self.vouch(Op::Fsyncdir, |i| if ino == ROOT { i.sync() } else { i.fsync(ino, data_only) })
     }

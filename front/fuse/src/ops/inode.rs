@@ -109,7 +109,8 @@ impl Ops {
         self.ask(Op::Readlink, |i| i.readlink(ino))
     }
 
-    /// An attribute's value. The root directory also has those through which `ondol info` and `ondol top` ask the server.
+    /// An attribute's value. The root directory also has those through which `ondol info` and `ondol top` ask the
+    /// server.
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8], sender: Sender) -> Answer<Vec<u8>> {
         if ino == ROOT && name == SNAPSHOTS.as_bytes() {
             return self.snapshots(sender);

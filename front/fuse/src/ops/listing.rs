@@ -1,7 +1,7 @@
 //! Requests that list directories.
 //!
-//! Entries are gathered first and looked at afterwards: an inode is never asked while its directory is locked. A name is
-//! listed whatever is found behind it; whoever asks for the file then learns what is wrong. One whose inode has gone
+//! Entries are gathered first and looked at afterwards: an inode is never asked while its directory is locked. A name
+//! is listed whatever is found behind it; whoever asks for the file then learns what is wrong. One whose inode has gone
 //! meanwhile was there when the listing began.
 
 use super::{Answer, Op, Ops};
@@ -21,7 +21,8 @@ pub(crate) struct Listed<'a> {
     pub(crate) next: u64,
 }
 
-/// One entry with its inode's attributes. `.` and `..`, whose attributes nobody uses, and inodes that cannot be read have none.
+/// One entry with its inode's attributes. `.` and `..`, whose attributes nobody uses, and inodes that cannot be read
+/// have none.
 pub(crate) struct ListedPlus<'a> {
     pub(crate) entry: Listed<'a>,
     pub(crate) attr: Option<Attr>,
@@ -89,7 +90,8 @@ fn attr_of(inodes: &Inodes, dir: Ino, ino: Ino) -> Option<Attr> {
 
 type Each<'a> = dyn FnMut(Ino, Option<FileType>, &[u8], u64) -> bool + 'a;
 
-/// Tells of the entries from `cookie` on. Those before a damaged part are told of; who asks for what follows them gets the error.
+/// Tells of the entries from `cookie` on. Those before a damaged part are told of; who asks for what follows them gets
+/// the error.
 fn walk(inodes: &Inodes, dir: Ino, mut cookie: u64, each: &mut Each<'_>) -> Result<(), Error> {
     let mut gathered = Gathered::default();
     let mut told = false;

@@ -1,8 +1,8 @@
 //! What each request means: plain arguments in, plain results or an errno out. No FUSE type appears here.
 //!
-//! [`Ops`] is where requests enter the volume. It counts them, keeps them out once the volume is being closed, and keeps a
-//! panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in memory may be
-//! half changed, the volume takes no change any more; reading goes on.
+//! [`Ops`] is where requests enter the volume. It counts them, keeps them out once the volume is being closed, and
+//! keeps a panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in
+//! memory may be half changed, the volume takes no change any more; reading goes on.
 
 mod carrier;
 mod contents;

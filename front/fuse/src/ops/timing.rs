@@ -97,7 +97,8 @@ impl Timing {
         self.until.store(u64::MAX, Relaxed);
     }
 
-    /// The bounds of the classes; and of each kind that occurred its name, the sum of its times, and how many of them are in each class.
+    /// The bounds of the classes; and of each kind that occurred its name, the sum of its times, and how many of them
+    /// are in each class.
     pub(super) fn read(&self) -> Value {
         let tables = self.tables.get().map_or(&[][..], |tables| tables);
         let mut operations = Map::new();

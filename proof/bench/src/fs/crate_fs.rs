@@ -1,6 +1,7 @@
 //! Files in process: file systems of others, each behind the same few calls.
 //!
-//! The code is not ours, so it is watched: a panic in it becomes an error of the call, and nothing is asked of it afterwards.
+//! The code is not ours, so it is watched: a panic in it becomes an error of the call, and nothing is asked of it
+//! afterwards.
 
 use super::{Append, Dir, Durable, File, Fs, Stat, in_op};
 use std::any::Any;

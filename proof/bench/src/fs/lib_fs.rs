@@ -7,7 +7,8 @@ use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An open volume, and the lock that each call takes, if they are to take one: what papers/5 calls fine-grained, records without what makes them scale.
+/// An open volume, and the lock that each call takes, if they are to take one: what papers/5 calls fine-grained,
+/// records without what makes them scale.
 #[derive(Clone)]
 struct Calls {
     volume: Arc<Volume>,
@@ -43,7 +44,8 @@ pub(crate) struct LibFs {
 }
 
 impl LibFs {
-    /// Works in a new directory `name` of the volume's root, which is removed at the end if `remove` is set. `one_lock`: one call at a time.
+    /// Works in a new directory `name` of the volume's root, which is removed at the end if `remove` is set.
+    /// `one_lock`: one call at a time.
     pub(crate) fn new(volume: Arc<Volume>, name: &str, remove: bool, one_lock: bool) -> io::Result<Self> {
         let calls = Calls { volume, one: one_lock.then(Arc::default) };
         let made = calls.inodes().mkdir(ROOT, name.as_bytes(), 0o755, Caller::default());

@@ -1,5 +1,5 @@
-//! Paper 5, the lock-free NVM journal. Its figures show varmail (4) and TokuBench (5) by threads, with a journal in 256 MB of NVM before a disk:
-//! the paper's journal beside one with locks, and ext4's own.
+//! Paper 5, the lock-free NVM journal. Its figures show varmail (4) and TokuBench (5) by threads, with a journal in 256
+//! MB of NVM before a disk: the paper's journal beside one with locks, and ext4's own.
 
 use super::frame::{Ablation, Contender, List, Panel, Paper, Size};
 use super::summary::Column;

@@ -1,7 +1,9 @@
-//! Paper 4, access to files in storage-class memory: what a page fault costs, and what reading a file takes by copying it, by its pages, and by the processor's table.
+//! Paper 4, access to files in storage-class memory: what a page fault costs, and what reading a file takes by copying
+//! it, by its pages, and by the processor's table.
 //!
-//! Everything lies in memory. What the kernel's own fault-around does is a line of its own: a fault of a mapping enters up to 16 pages, where they lie side by side. It is excluded by a file whose
-//! pages lie apart, each of which is a mapping.
+//! Everything lies in memory. What the kernel's own fault-around does is a line of its own: a fault of a mapping enters
+//! up to 16 pages, where they lie side by side. It is excluded by a file whose pages lie apart, each of which is a
+//! mapping.
 
 mod access;
 mod commits;

@@ -1,5 +1,5 @@
-//! Papers whose figures show workloads on file systems: a list of panels, each a run in which the targets take turns, and one table of
-//! all of them.
+//! Papers whose figures show workloads on file systems: a list of panels, each a run in which the targets take turns,
+//! and one table of all of them.
 
 use super::summary;
 use crate::BenchError;
@@ -255,7 +255,8 @@ impl Panel {
         contender.map(|contender| self.target(contender))
     }
 
-    /// Who takes part: ours on one front end side by side, so ablations, which are the library's, come after the library's.
+    /// Who takes part: ours on one front end side by side, so ablations, which are the library's, come after the
+    /// library's.
     pub(super) fn taking_part(&self, ablate: bool) -> Vec<Contender> {
         let (library, others): (Vec<_>, Vec<_>) =
             self.contenders.iter().partition(|one| one.target.starts_with("lib:"));
@@ -264,7 +265,8 @@ impl Panel {
     }
 }
 
-/// Why a contender takes no part in a panel; `None`: it does. Mounts are root's, and where ours lie in a modelled NVM all else would lie in faster memory.
+/// Why a contender takes no part in a panel; `None`: it does. Mounts are root's, and where ours lie in a modelled NVM
+/// all else would lie in faster memory.
 fn refusal(panel: &Panel, contender: &Contender, root: bool, nvm_model: Option<&str>) -> Option<&'static str> {
     let elsewhere = !contender.target.contains(":nvm:");
     let rings = contender.target.ends_with("transport=uring");

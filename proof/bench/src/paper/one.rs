@@ -1,5 +1,5 @@
-//! Paper 1, the persistent page table. Its figures show Filebench on NVM in memory, with ext4 in `ordered` (figure 3) and `journal` (figure 4):
-//! a journal whose checkpoints swap blocks beside one whose checkpoints copy them.
+//! Paper 1, the persistent page table. Its figures show Filebench on NVM in memory, with ext4 in `ordered` (figure 3)
+//! and `journal` (figure 4): a journal whose checkpoints swap blocks beside one whose checkpoints copy them.
 
 use super::frame::{Ablation, Contender, List, Panel, Paper, Size};
 use super::summary::Column;

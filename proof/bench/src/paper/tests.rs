@@ -124,7 +124,8 @@ fn figures_are_the_papers() {
     }
 }
 
-/// What panels ask for, but little of it, on what needs no mount: all engines open what they are given, and nothing is left.
+/// What panels ask for, but little of it, on what needs no mount: all engines open what they are given, and nothing is
+/// left.
 #[test]
 fn every_library_target_of_the_papers_is_made_and_taken_away() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");

@@ -1,11 +1,11 @@
-//! Filebench's personalities: `varmail`, `fileserver`, `webproxy`, as Filebench 1.5 defines them (`workloads/*.f` and the flow
-//! operations that they name).
+//! Filebench's personalities: `varmail`, `fileserver`, `webproxy`, as Filebench 1.5 defines them (`workloads/*.f` and
+//! the flow operations that they name).
 //!
-//! A set of files with gamma-distributed sizes, 80 % of them there at the beginning; threads loop over flow operations, each
-//! of which counts. An append is of a random length below a bound, at the file's end as `lseek` finds it. A file that is open
-//! is not deleted, and that delete does not count; a set in which no file is left to pick ends the run with an error, as
-//! there. Where a directory has a width, files lie in a tree whose directories hold as many entries: Filebench draws those
-//! numbers, here each is the mean.
+//! A set of files with gamma-distributed sizes, 80 % of them there at the beginning; threads loop over flow operations,
+//! each of which counts. An append is of a random length below a bound, at the file's end as `lseek` finds it. A file
+//! that is open is not deleted, and that delete does not count; a set in which no file is left to pick ends the run
+//! with an error, as there. Where a directory has a width, files lie in a tree whose directories hold as many entries:
+//! Filebench draws those numbers, here each is the mean.
 
 mod fileset;
 mod flow;

@@ -1,9 +1,10 @@
 //! `postmark`: Katcher's benchmark of mail and news servers (NetApp TR3022, version 1.5): a pool of small files in many
 //! directories, then transactions, each of which reads or appends to a file, and creates or deletes one.
 //!
-//! Sizes, biases and the two halves of a transaction are Postmark's own; 10,000 files, 25,000 directories, 50,000 transactions
-//! and units of 1 MiB are paper 3's. Making a file of the pool counts as an operation as a transaction does: that is what the
-//! paper's variant with fsync slows down. Threads have pools of their own in the same directories.
+//! Sizes, biases and the two halves of a transaction are Postmark's own; 10,000 files, 25,000 directories, 50,000
+//! transactions and units of 1 MiB are paper 3's. Making a file of the pool counts as an operation as a transaction
+//! does: that is what the paper's variant with fsync slows down. Threads have pools of their own in the same
+//! directories.
 
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::contents::Contents;

@@ -1,8 +1,8 @@
-//! `tokubench`: many small files in a balanced tree of directories (facts: BetrFS, FAST '15, which creates three million files of 200
-//! bytes, no directory with more than 128 entries).
+//! `tokubench`: many small files in a balanced tree of directories (facts: BetrFS, FAST '15, which creates three
+//! million files of 200 bytes, no directory with more than 128 entries).
 //!
-//! Every thread fills a tree of its own, leaf after leaf; a directory is made with the first file below it, within the measured time. A file
-//! is an operation, so that operations a second are files a second over the whole run.
+//! Every thread fills a tree of its own, leaf after leaf; a directory is made with the first file below it, within the
+//! measured time. A file is an operation, so that operations a second are files a second over the whole run.
 
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload, thread_dir};
 use crate::contents::Contents;

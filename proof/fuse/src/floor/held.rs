@@ -1,7 +1,8 @@
 //! Descriptors of what the kernel knows: no more than a process may have.
 //!
-//! An inode is opened when something is first done with it, by its name in the directory where it was found. Beyond a bound, what was not used
-//! for longest (by second chance) is closed, and opened again when it is needed. What has lost its name stays open until the kernel forgets it.
+//! An inode is opened when something is first done with it, by its name in the directory where it was found. Beyond a
+//! bound, what was not used for longest (by second chance) is closed, and opened again when it is needed. What has lost
+//! its name stays open until the kernel forgets it.
 
 use super::files::{DIRECTORY, TYPE, stale};
 use crate::ops::Answer;
@@ -54,7 +55,8 @@ impl Node {
         self.is_kept.store(false, Relaxed);
     }
 
-    /// What there is to open it with: to read, write, list and sync regular files and directories, and the place of everything else.
+    /// What there is to open it with: to read, write, list and sync regular files and directories, and the place of
+    /// everything else.
     fn flags(&self) -> OFlags {
         let how = match self.mode & TYPE {
             REGULAR => OFlags::RDWR,

@@ -1,11 +1,12 @@
-//! Two file systems without a volume, for measuring: what FUSE itself takes on this machine, over the transports that volumes are
-//! served on.
+//! Two file systems without a volume, for measuring: what FUSE itself takes on this machine, over the transports that
+//! volumes are served on.
 //!
 //! - `null` keeps names and sizes in memory and no contents: reads give zeros.
 //! - `through` hands everything on to a directory of another file system.
 //!
-//! Both are asked as a volume's mount is asked with its default options: files are opened without a request, and what the kernel was told
-//! holds for an hour. So nobody else may change the directory meanwhile. What a caller may do is not looked at.
+//! Both are asked as a volume's mount is asked with its default options: files are opened without a request, and what
+//! the kernel was told holds for an hour. So nobody else may change the directory meanwhile. What a caller may do is
+//! not looked at.
 
 mod files;
 mod held;
@@ -32,8 +33,8 @@ use through::Through;
 /// Bytes of memory for messages: as many as a volume's mount has with its default options.
 const ROOM: usize = 32 << 20;
 
-/// What a mount asks the kernel for, without what leaves the server something to do. But for setuid: without that flag the kernel asks for
-/// `security.capability` before every write instead of the first.
+/// What a mount asks the kernel for, without what leaves the server something to do. But for setuid: without that flag
+/// the kernel asks for `security.capability` before every write instead of the first.
 fn wanted(rings: bool) -> Init {
     const LEFT_TO_THE_KERNEL: Init = Init::EXPORT_SUPPORT.union(Init::DONT_MASK).union(Init::SETXATTR_EXT);
     flags::of_mount(false, false, rings) - LEFT_TO_THE_KERNEL
@@ -56,8 +57,8 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Mounts it on `dir` and serves it. `ended` is called from a serving thread once the kernel side is gone, whoever unmounted it. What is made
-    /// below another directory is subject to this process's umask.
+    /// Mounts it on `dir` and serves it. `ended` is called from a serving thread once the kernel side is gone, whoever
+    /// unmounted it. What is made below another directory is subject to this process's umask.
     ///
     /// # Errors
     /// The directory to hand on to cannot be opened, or the mount could not be made; nothing is left of it then.

@@ -1,7 +1,7 @@
 //! Names and sizes in memory, and nothing else: the least that a server can do and still carry a program.
 //!
-//! Contents are not kept: what is written has a size, and reads of it give zeros, unless the kernel has the pages. There are no
-//! extended attributes, and the kernel is told so once, so that it never asks for them. Times stand still.
+//! Contents are not kept: what is written has a size, and reads of it give zeros, unless the kernel has the pages.
+//! There are no extended attributes, and the kernel is told so once, so that it never asks for them. Times stand still.
 
 use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, not_offered, stale, without_suid};
 use super::table::Table;

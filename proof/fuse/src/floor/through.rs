@@ -1,7 +1,8 @@
 //! Everything is handed on to a directory of another file system: what a server costs that does nothing of its own.
 //!
-//! The kernel is told the inode numbers of that file system. No request opens a file, as none does for a volume; `held` has the descriptors.
-//! An inode that is about to lose a name is opened first, so that nothing else below has its number while the kernel knows it.
+//! The kernel is told the inode numbers of that file system. No request opens a file, as none does for a volume; `held`
+//! has the descriptors. An inode that is about to lose a name is opened first, so that nothing else below has its
+//! number while the kernel knows it.
 
 use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, stale, without_suid};
 use super::held::{Descriptors, Held, Node};

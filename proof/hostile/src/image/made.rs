@@ -1,7 +1,8 @@
-//! Empty volumes that mke2fs made and our own mkfs does not: the bytes that are not zeros, each run behind its offset and length.
+//! Empty volumes that mke2fs made and our own mkfs does not: the bytes that are not zeros, each run behind its offset
+//! and length.
 //!
-//! All are 4 MiB in blocks of 1 KiB with a journal of 1,024 blocks, by mke2fs 1.47 with `-t ext4 -b 1024 -J size=1 -N 128` and what the
-//! constants say.
+//! All are 4 MiB in blocks of 1 KiB with a journal of 1,024 blocks, by mke2fs 1.47 with `-t ext4 -b 1024 -J size=1 -N
+//! 128` and what the constants say.
 
 /// `-C 4096 -O bigalloc,orphan_file`
 pub(super) const CLUSTERS: &[u8] = include_bytes!("../../seeds/clusters");

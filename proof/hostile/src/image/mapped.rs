@@ -11,8 +11,8 @@ const MAP: std::ops::Range<usize> = 0x28..0x28 + 60;
 /// Blocks that an inode names itself; the next word names a block of further words.
 const DIRECT: usize = 12;
 
-/// Converts the inodes of an image of 1 KiB blocks without checksums whose extents lie in the inode or in one block, which becomes the
-/// indirect block.
+/// Converts the inodes of an image of 1 KiB blocks without checksums whose extents lie in the inode or in one block,
+/// which becomes the indirect block.
 pub(super) fn convert(bytes: &mut [u8]) {
     for s in atlas::draw(bytes).structures {
         if s.what == What::Inode && s.ino != JOURNAL_INO {

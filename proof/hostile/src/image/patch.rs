@@ -7,8 +7,8 @@ use ondol_power::Layer;
 /// Most patches of an input.
 const PATCHES: usize = 24;
 
-/// The seed's image with the patches that `input` begins with, in structures that `which` allows. Checksums are then made right, unless
-/// the input wants them wrong.
+/// The seed's image with the patches that `input` begins with, in structures that `which` allows. Checksums are then
+/// made right, unless the input wants them wrong.
 pub(crate) fn patched(seed: &Seed, input: &mut Input<'_>, which: fn(&Structure) -> bool) -> Layer {
     let chosen: Vec<usize> = (0..seed.atlas.len()).filter(|i| which(&seed.atlas[*i])).collect();
     let mut layer = seed.layer.clone();

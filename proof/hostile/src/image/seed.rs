@@ -1,4 +1,5 @@
-//! The images that inputs begin with: small, always the same, with a little of everything, made by mkfs and the library.
+//! The images that inputs begin with: small, always the same, with a little of everything, made by mkfs and the
+//! library.
 
 use super::atlas::{self, Structure};
 use super::{made, mapped};

@@ -63,7 +63,8 @@ fn every_workload_on(target: &str, guarantee: &str, floor: bool) {
             assert_eq!(count("/client/calls"), Some(0));
             continue;
         }
-        // An operation that changes something is a call and a request at least; some of Filebench's count twice or not at all.
+        // An operation that changes something is a call and a request at least; some of Filebench's count twice or not
+        // at all.
         assert!(count("/client/calls") > count("/ops").map(|ops| ops / 2), "{workload} on {target}: {counters}");
         assert!(count("/fuse_requests") > count("/ops").map(|ops| ops / 2), "{workload} on {target}: {counters}");
         assert!(count("/client/voluntary") > Some(0) && count("/server/voluntary") > Some(0), "{target}: {counters}");

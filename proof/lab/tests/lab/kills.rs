@@ -1,4 +1,5 @@
-//! `ondol crash --kill` is a test that can fail: servers that break a rule are found out, and lack of room is told as what it is.
+//! `ondol crash --kill` is a test that can fail: servers that break a rule are found out, and lack of room is told as
+//! what it is.
 
 use crate::place::{needs_root, output};
 use crate::{lab, scratch};

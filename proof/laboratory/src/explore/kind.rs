@@ -1,6 +1,7 @@
 //! What a violation is, apart from where it was seen: many states show one mistake.
 
-/// What is wrong in words without numbers, paths and bytes: the first line, and what differs from the state that comes nearest.
+/// What is wrong in words without numbers, paths and bytes: the first line, and what differs from the state that comes
+/// nearest.
 pub(super) fn of(what: &str) -> String {
     let mut lines = what.lines();
     let first = plain(lines.next().unwrap_or_default());

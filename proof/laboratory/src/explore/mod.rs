@@ -34,8 +34,8 @@ pub struct Limits {
     pub use_every: u64,
     /// Of every so many distinct states of the run itself, a bit of the log of one changes by itself; 0 for none.
     pub flip_every: u64,
-    /// About so many states of the run itself, spread over all of it, if there are more; and not many more in crashed recoveries, and of what
-    /// recovered volumes are used for.
+    /// About so many states of the run itself, spread over all of it, if there are more; and not many more in crashed
+    /// recoveries, and of what recovered volumes are used for.
     pub about: Option<u64>,
     /// Stop after so many distinct states of the run itself.
     pub states: Option<u64>,
@@ -68,7 +68,8 @@ const PARTS: u64 = 4;
 const FEW: u64 = 16;
 
 impl Limits {
-    /// Inside of a recovery that is crashed: there are many of them, so each is explored less, a long one at each event less than a short one.
+    /// Inside of a recovery that is crashed: there are many of them, so each is explored less, a long one at each event
+    /// less than a short one.
     fn nested(self, events: usize) -> Self {
         let sampling = match events < LONG {
             true => Sampling { all_of: 4, samples: 2, torn: 3, extremes: 4, ..self.sampling },

@@ -72,7 +72,8 @@ impl Report {
     }
 }
 
-/// A crash, and crashes of the recoveries after it: cases joined by `/`. Then what else was done with the state: see [`Then`].
+/// A crash, and crashes of the recoveries after it: cases joined by `/`. Then what else was done with the state: see
+/// [`Then`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CasePath(pub Vec<Case>, pub Option<Then>);
 

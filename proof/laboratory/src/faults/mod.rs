@@ -1,5 +1,6 @@
-//! A medium that fails while calls are made, and what must hold then: every call returns what it should, or an error and has changed nothing; no sync
-//! succeeds after a flush, or a write into the journal, has failed, but with a log in a pool, which keeps what home did not take; and a crash leaves what the contract says.
+//! A medium that fails while calls are made, and what must hold then: every call returns what it should, or an error
+//! and has changed nothing; no sync succeeds after a flush, or a write into the journal, has failed, but with a log in
+//! a pool, which keeps what home did not take; and a crash leaves what the contract says.
 //!
 //! The volume that meets the failing medium has to be recovered first, so that recovery meets it, too.
 
@@ -225,7 +226,8 @@ impl Trial {
         };
         let strictness = self.strictness();
         let mut within = steps_of(op, &before);
-        // What is synchronous, or becomes so, was done, and then not made durable; a commit of a map is, and an exchange, where contents do not go through the journal.
+        // What is synchronous, or becomes so, was done, and then not made durable; a commit of a map is, and an
+        // exchange, where contents do not go through the journal.
         let is_synchronous =
             |flags: Option<u32>| flags.is_some_and(|flags| flags & (Flags::SYNC | Flags::DIRSYNC) != 0);
         let is_exchange = matches!(op, Op::Exchange { .. });

@@ -97,7 +97,8 @@ struct Shared<'h, 'a> {
     failure: Mutex<Option<String>>,
 }
 
-/// Hunts through the workloads of all phases; `preys` has one entry for each data mode. `watch` follows; setting `watch.stop` ends it early.
+/// Hunts through the workloads of all phases; `preys` has one entry for each data mode. `watch` follows; setting
+/// `watch.stop` ends it early.
 ///
 /// # Errors
 /// An image cannot be made. A volume that disagrees with the model without any crash is a violation.
@@ -180,7 +181,8 @@ impl Shared<'_, '_> {
         *self.watch.phase.lock() = turn.name;
         let prey = &self.preys[turn.mode];
         let found = self.watch.distinct.load(Relaxed);
-        // Some of what a run shows may be known from others: with too small a share of its own, none would bring anything new.
+        // Some of what a run shows may be known from others: with too small a share of its own, none would bring
+        // anything new.
         let left = self.budget.states.map(|most| most.saturating_sub(found).max(LEAST_STATES));
         let limits = Limits { states: left, ..course.limits(&turn, prey.limits) };
         let fault = course.faults(&turn).or(prey.fault);

@@ -1,10 +1,11 @@
 //! Kinds of workloads, and how they share the time: evenly, from the first second on.
 //!
-//! The next workload comes from the phase that had the least time of the processor for its weight. Data modes take turns
-//! within a phase; `writeback`, which is carried out as `ordered`, less often than others. No workload has more than a part of what its
-//! phase has had so far: what has more states than that is sampled all over its run. A phase that comes to its end begins
-//! again, with the modes shifted by one and other samples; once every workload had every mode, each further round counts for
-//! less. So a short hunt has seen something of everything, and a longer one goes deeper everywhere.
+//! The next workload comes from the phase that had the least time of the processor for its weight. Data modes take
+//! turns within a phase; `writeback`, which is carried out as `ordered`, less often than others. No workload has more
+//! than a part of what its phase has had so far: what has more states than that is sampled all over its run. A phase
+//! that comes to its end begins again, with the modes shifted by one and other samples; once every workload had every
+//! mode, each further round counts for less. So a short hunt has seen something of everything, and a longer one goes
+//! deeper everywhere.
 
 use crate::explore::Limits;
 use crate::faults::Faults;
@@ -275,7 +276,8 @@ struct Track<'a> {
     round: u64,
     /// Workloads of this round so far.
     taken: usize,
-    /// What counts when it is asked who comes next. Workloads that are under way are in it with what they are expected to cost.
+    /// What counts when it is asked who comes next. Workloads that are under way are in it with what they are expected
+    /// to cost.
     charged: u64,
     share: Share,
     is_over: bool,

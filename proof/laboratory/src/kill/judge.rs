@@ -28,8 +28,8 @@ impl Log {
         states
     }
 
-    /// Compares what was found with what the contract allows: metadata as after the synced calls and some of those behind
-    /// them; file contents as the data mode says. Answers how many synced files were found as they were.
+    /// Compares what was found with what the contract allows: metadata as after the synced calls and some of those
+    /// behind them; file contents as the data mode says. Answers how many synced files were found as they were.
     ///
     /// # Errors
     /// What differs, from the allowed state that is nearest.
@@ -69,7 +69,8 @@ fn faults(state: &Tree, states: &[Tree], data: DataMode, found: &Tree) -> Vec<St
     wrong.map(|path| format!("{path} has bytes that were never its own, or others than were synced")).collect()
 }
 
-/// Outside data=journal: whether each byte is one that the file had since the last sync. What was not changed since is as it was.
+/// Outside data=journal: whether each byte is one that the file had since the last sync. What was not changed since is
+/// as it was.
 fn is_own(data: DataMode, wanted: &Contents, states: &[Tree], found: &[u8]) -> bool {
     let mut versions: Vec<&Contents> = states.iter().filter_map(|state| state.by_id(wanted.id)).collect();
     versions.dedup_by(|a, b| a.bytes == b.bytes);

@@ -1,12 +1,13 @@
 //! `kill -9` of a mount's server under load, round after round: what was synced is there afterwards.
 //!
-//! With engine `scalable` there is an NVM pool, in memory that outlives the server: what it had stored there is there. With `swap` and `remap` the image lies in the pool itself; then
-//! e2fsck judges what an export recovers from a copy of it.
+//! With engine `scalable` there is an NVM pool, in memory that outlives the server: what it had stored there is there.
+//! With `swap` and `remap` the image lies in the pool itself; then e2fsck judges what an export recovers from a copy of
+//! it.
 //!
-//! Threads change directories of their own on a mount that a server process serves, and sync now and then; at a random moment the
-//! server is killed. The image is then what a crash leaves: e2fsck must be able to take it from there, and the next mount must show
-//! each thread's directory as `docs/crash-contract.md` says of the data mode, at
-//! the state of the last sync or after it. An fsync that returned covers every call of every thread that had returned before.
+//! Threads change directories of their own on a mount that a server process serves, and sync now and then; at a random
+//! moment the server is killed. The image is then what a crash leaves: e2fsck must be able to take it from there, and
+//! the next mount must show each thread's directory as `docs/crash-contract.md` says of the data mode, at the state of
+//! the last sync or after it. An fsync that returned covers every call of every thread that had returned before.
 //!
 //! The seed decides about calls and moments; how the threads and the server interleave is the machine's.
 
@@ -72,7 +73,8 @@ pub struct Report {
     pub syncs: u64,
     /// Files found with the bytes that were synced, over all rounds.
     pub synced_files: u64,
-    /// Images that e2fsck replayed and judged, or refused where only Ondol can replay them; of an image in a pool, its export.
+    /// Images that e2fsck replayed and judged, or refused where only Ondol can replay them; of an image in a pool, its
+    /// export.
     pub replayed_by_e2fsck: u64,
     /// What breaks the contract.
     pub violations: Vec<String>,
@@ -94,7 +96,8 @@ pub enum KillError {
 /// The latest moment of a kill after the load began, in milliseconds; the first one, a mount later.
 const LATEST: u64 = 400;
 
-/// Bytes of the NVM pool in front of an image, where the engine has one: so few that its log comes to its end in every round.
+/// Bytes of the NVM pool in front of an image, where the engine has one: so few that its log comes to its end in every
+/// round.
 const POOL: u64 = 8 << 20;
 
 /// Kills rounds enough; a violation that leaves no volume ends them, and `interrupt`.
@@ -276,7 +279,8 @@ impl Loop<'_> {
         }
     }
 
-    /// Of a pool: what its export recovers, in which nothing may be left to mend. The pool that is mounted next is not touched.
+    /// Of a pool: what its export recovers, in which nothing may be left to mend. The pool that is mounted next is not
+    /// touched.
     fn judge_exported(&self, pool: &[u8]) -> Result<(), Wrong> {
         let copy = Home::in_pool(self.home.file.with_extension("copy"));
         let copied = image::write_sparse(&copy.file, pool).map_err(|e| Wrong::of_io(&copy.file, &e));

@@ -18,7 +18,8 @@ pub struct FuseMount {
     plant: Option<Defect>,
 }
 
-/// How long a mount or its end may take before it counts as hung, and how long what is not known here may hold it: nanoseconds.
+/// How long a mount or its end may take before it counts as hung, and how long what is not known here may hold it:
+/// nanoseconds.
 const PATIENCE: u64 = 60_000_000_000;
 
 /// Why nothing can be mounted here, or `None` if it may work.

@@ -29,7 +29,8 @@ impl Wrong {
         Self::of(code, e.to_string())
     }
 
-    /// An image could not be exported into `dir`. Recovery may find no room in a pool, too, which is wrong: it is the directory that must be full.
+    /// An image could not be exported into `dir`. Recovery may find no room in a pool, too, which is wrong: it is the
+    /// directory that must be full.
     pub(super) fn of_export(e: &ondol::Error, dir: &Path) -> Self {
         let what = format!("its export: {e}");
         match is_full(&io::Error::from_raw_os_error(e.errno()), dir) {
@@ -53,7 +54,8 @@ fn is_lacking(code: Option<i32>) -> bool {
 /// So little is left of a volume that a load may find it full: a 16th of it, or this.
 const LITTLE: u64 = 1 << 20;
 
-/// Whether a call on the volume that is mounted on `dir` failed because the volume is full: it says so, and hardly anything is free.
+/// Whether a call on the volume that is mounted on `dir` failed because the volume is full: it says so, and hardly
+/// anything is free.
 pub(super) fn is_full(e: &io::Error, dir: &Path) -> bool {
     let little =
         |stats: rustix::fs::StatVfs| stats.f_bavail * stats.f_frsize < LITTLE.max(stats.f_blocks * stats.f_frsize / 16);

@@ -69,8 +69,8 @@ impl Call {
 const PAGE: u64 = 4096;
 
 impl Call {
-    /// The requests that the server may receive for it. Of a write that begins within a page that is not in its cache the kernel
-    /// sends the bytes up to the end of that page, then the others (`fuse_fill_write_pages`).
+    /// The requests that the server may receive for it. Of a write that begins within a page that is not in its cache
+    /// the kernel sends the bytes up to the end of that page, then the others (`fuse_fill_write_pages`).
     pub(super) fn requests(&self) -> Vec<Self> {
         let (Self::Write(path, offset, bytes) | Self::Append(path, offset, bytes)) = self else {
             return vec![self.clone()];

@@ -1,8 +1,8 @@
 //! A judge of the log itself: whether what is written and what is durable keeps the rules of a log, whatever a recovery
 //! would make of it.
 //!
-//! It follows the events of a run, reads each durable log by itself, with the format's parsers or less, and knows nothing
-//! of the engine that wrote it: [`block`] of media that are written and flushed, [`nvm`] of the log in a pool,
+//! It follows the events of a run, reads each durable log by itself, with the format's parsers or less, and knows
+//! nothing of the engine that wrote it: [`block`] of media that are written and flushed, [`nvm`] of the log in a pool,
 //! [`table`] of the page table under an image. It finds what breaks an order in each run, and not only where that
 //! leaves wrong bytes in a state that is built. It cannot see what data a transaction lacks, nor what records in NVM
 //! mean.

@@ -1,11 +1,11 @@
 //! Rules of a log in NVM.
 //!
-//! - *commit*: when the line of a commit is stored, all records that it commits are durable: a processor may write it back
-//!   at once.
-//! - *room*: no line is stored to that a durable commit covers and the durable tail has not passed, but for what the commit
-//!   passes over.
-//! - *tail*: the tail passes only what is committed, durably, and no write of a bitmap or table of the volume waits for its
-//!   flush then.
+//! - *commit*: when the line of a commit is stored, all records that it commits are durable: a processor may write it
+//!   back at once.
+//! - *room*: no line is stored to that a durable commit covers and the durable tail has not passed, but for what the
+//!   commit passes over.
+//! - *tail*: the tail passes only what is committed, durably, and no write of a bitmap or table of the volume waits for
+//!   its flush then.
 //!
 //! `docs/format.md` has the bytes.
 

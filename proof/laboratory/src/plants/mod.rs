@@ -1,7 +1,7 @@
 //! For each planted defect the smallest workload that shows it.
 //!
-//! A laboratory that finds nothing may be blind; one that finds every one of these, and nothing where nothing is planted,
-//! is not.
+//! A laboratory that finds nothing may be blind; one that finds every one of these, and nothing where nothing is
+//! planted, is not.
 
 mod store;
 mod threads;
@@ -47,8 +47,8 @@ pub enum Shown {
     Fsck,
     /// A crash of the recovery from a crash of the calls.
     RecoveryCrash,
-    /// A bit of the log that has changed by itself: no crash alone does what is guarded against here, because flushes keep
-    /// a commit block from being on the medium before what it commits.
+    /// A bit of the log that has changed by itself: no crash alone does what is guarded against here, because flushes
+    /// keep a commit block from being on the medium before what it commits.
     BitFlip,
 }
 
@@ -251,7 +251,8 @@ pub const SWAP: &[Planted] = &[
     swap(Defect::LostHomeWrite, "create /a 0644", "remount"),
     swap(Defect::SwappedBeforeTail, "create /a 0644", "write /a 0 3000 #1\nremount"),
     swap(Defect::SwappedEscaped, "create /a 0644", "write /a 0 4096 jbd2#1\nfsync /a\nremount"),
-    // More than the log of the page table has room for: the youngest transaction stays, and has the newest images of what all three change.
+    // More than the log of the page table has room for: the youngest transaction stays, and has the newest images of
+    // what all three change.
     Planted { mount: Mount::Roomy, ..swap(Defect::SwappedSuperseded, "create /a 0644", THREE) },
 ];
 
@@ -262,7 +263,8 @@ pub const REMAP: &[Planted] = &[
     remap(Defect::SplitStores, TWO, COMMITTED),
     remap(Defect::LostHomeWrite, "create /a 0644", "remount"),
     remap(Defect::RemapSkipped, "create /a 0644", "write /a 0 9000 #1\nremount"),
-    // There are not pages enough for the last write: a checkpoint of what was committed comes before the one before it is.
+    // There are not pages enough for the last write: a checkpoint of what was committed comes before the one before it
+    // is.
     Planted {
         mount: Mount::Roomy,
         remount: true,
@@ -351,8 +353,8 @@ const WIDE_OF_DATA: &str = concat!(full!("72K"), "\nwrite /hole 0 64K #1");
 /// A directory's block comes to hold data that goes home at once.
 const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 64K #2\nfsync /b";
 
-/// The workloads that show the planted defects of an engine: the first that it has to pass without any. Those of several threads in
-/// interleavings from number `seed` on.
+/// The workloads that show the planted defects of an engine: the first that it has to pass without any. Those of
+/// several threads in interleavings from number `seed` on.
 ///
 /// # Panics
 /// A text of this module is no workload, which a test would find.

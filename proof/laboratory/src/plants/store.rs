@@ -38,7 +38,8 @@ const EIGHT: &str = "write /a 0 16000 #1\nfsync /a\nwrite /a 0 16000 #2\nfsync /
     write /a 0 16000 #4\nfsync /a\nwrite /a 0 16000 #5\nfsync /a\nwrite /a 0 16000 #6\nfsync /a\n\
     write /a 0 16000 #7\nfsync /a\nwrite /a 0 16000 #8\nfsync /a";
 
-/// What comes to all places of a store and of a log: blocks of all kinds are changed, freed and used by others; a transaction is more than the log takes; there are snapshots, and the volume is closed.
+/// What comes to all places of a store and of a log: blocks of all kinds are changed, freed and used by others; a
+/// transaction is more than the log takes; there are snapshots, and the volume is closed.
 const LIFE: &str = "write /a 0 9000 #1\nfsync /a\nwrite /a 4096 9000 #2\nmkdir /d 0755\ncreate /d/b 0644\nsync\n\
     write /d/b 0 8192 #3\nfsync /d/b\nwrite /d/b 0 8192 #4\nbring-home\nfsync /d/b\nremount\nunlink /a\nsync\n\
     create /c 0644\nwrite /c 0 60K #5\nwrite /c 60K 60K #6\nfsync /c\nrename /c /d/c\ntruncate /d/b 100\nsync\n\

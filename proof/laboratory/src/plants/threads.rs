@@ -92,7 +92,8 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
     shared.into_iter().chain(own).collect()
 }
 
-/// Two threads free blocks. The second one syncs and hands its block on before the first one has told what its record frees.
+/// Two threads free blocks. The second one syncs and hands its block on before the first one has told what its record
+/// frees.
 fn older() -> Threaded {
     // As much as a checkpoint takes, and more, so that what is freed is freed behind it.
     let much: String = (1..=40).map(|n| format!("setxattr /f user.x 600 #{n}\n")).collect();

@@ -105,7 +105,8 @@ impl Sequence {
         if self.has_log() { 4 } else { 2 }
     }
 
-    /// Whether the store is another one with the `n`-th event, or fewer states are allowed, since a call returns. What happens to the log is seen anyway.
+    /// Whether the store is another one with the `n`-th event, or fewer states are allowed, since a call returns. What
+    /// happens to the log is seen anyway.
     fn is_cut(&self, n: usize) -> bool {
         matches!(&self.events[n - 1], Event::Mark(id) if id % 2 == 1)
     }

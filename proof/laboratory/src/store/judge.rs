@@ -46,7 +46,8 @@ pub(super) fn as_left(state: &State, terms: &Terms) -> Result<(), String> {
     ask_e2fsck(read(&state.objects.store(), terms)?, "as the crash left it")
 }
 
-/// Takes the volume over, which must be one of those that are allowed after `events` events, and closes it. `closely`: it is used, too, and e2fsck judges what is left then.
+/// Takes the volume over, which must be one of those that are allowed after `events` events, and closes it. `closely`:
+/// it is used, too, and e2fsck judges what is left then.
 pub(super) fn judge(run: &Run, terms: &Terms, state: &State, events: usize, closely: bool) -> Result<Found, String> {
     let store = state.objects.store();
     let volume = open(run, terms, state, &store, None)?;

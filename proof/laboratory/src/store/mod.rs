@@ -1,5 +1,5 @@
-//! Volumes in object storage, as they ship: an engine `batch` on a database over a store in memory, which notes every request; and before it, with
-//! `durable=local`, a log on this machine.
+//! Volumes in object storage, as they ship: an engine `batch` on a database over a store in memory, which notes every
+//! request; and before it, with `durable=local`, a log on this machine.
 //!
 //! ```text
 //!   record     the calls of a workload; requests of the store, the log's writes and flushes, and calls in one sequence
@@ -9,7 +9,8 @@
 //!   kept       a state that breaks the contract, as files
 //! ```
 //!
-//! The database's tasks run in an order of their own. So a run cannot be repeated, and a state is kept as what it holds.
+//! The database's tasks run in an order of their own. So a run cannot be repeated, and a state is kept as what it
+//! holds.
 
 mod explore;
 mod judge;
@@ -45,14 +46,16 @@ struct Terms {
 }
 
 impl Terms {
-    /// With much memory the log is long, too; the others come to their end again and again. Some mounts ship at once, the others when they must.
+    /// With much memory the log is long, too; the others come to their end again and again. Some mounts ship at once,
+    /// the others when they must.
     fn of(durable: Durable, mount: Mount) -> Self {
         let ring = if matches!(mount, Mount::Roomy | Mount::Zeroing) { 2 << 20 } else { 128 << 10 };
         let gather = if matches!(mount, Mount::Tight | Mount::File) { NEVER } else { Duration::from_millis(1) };
         Self { durable, ring, gather }
     }
 
-    /// Takes the volume over, with this log, and without the one that is given up. Memory is short, so that the database has objects beside its log, and large batches bypass that.
+    /// Takes the volume over, with this log, and without the one that is given up. Memory is short, so that the
+    /// database has objects beside its log, and large batches bypass that.
     fn opening(&self, log: Option<Arc<dyn LogMedium>>, given_up: Option<[u8; 16]>) -> Opening {
         let give_up = given_up.into_iter().collect();
         let local = log.map(|medium| Local { gather: self.gather, lag_time: NEVER, ..Local::new(medium) });

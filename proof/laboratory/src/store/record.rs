@@ -18,7 +18,8 @@ use ondol_testkit::target::{Library, Lockstep};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A mark that says how much the store was asked and has answered. Marks of calls are below; this is none of a call that began.
+/// A mark that says how much the store was asked and has answered. Marks of calls are below; this is none of a call
+/// that began.
 const STORE: u64 = 1 << 63;
 
 /// How many events of the store a mark tells of.
@@ -146,7 +147,8 @@ fn snapshot(library: &Library, name: &str) -> Result<(), String> {
     volume.snapshot(name).map_err(|e| e.to_string())
 }
 
-/// For each call, how many calls from the first on are certainly in the store when it has returned: those that were durable, if nothing waited.
+/// For each call, how many calls from the first on are certainly in the store when it has returned: those that were
+/// durable, if nothing waited.
 fn shipped_by(covered: &[usize], shipped: &[bool]) -> Vec<usize> {
     let mut durable = 0;
     let one = |(covered, shipped): (&usize, &bool)| {

@@ -1,5 +1,5 @@
-//! Parameterised calls on a small tree: every call of the grammar, with offsets at edges, names that get in each other's
-//! way, and files that are open.
+//! Parameterised calls on a small tree: every call of the grammar, with offsets at edges, names that get in each
+//! other's way, and files that are open.
 
 /// The tree that the calls meet.
 pub(super) const BEFORE: &str = "\

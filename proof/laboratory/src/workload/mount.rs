@@ -11,7 +11,8 @@ pub enum Mount {
     /// So little memory that blocks leave and enter the cache all the time, and few images wait for their checkpoint.
     #[default]
     Tight,
-    /// Room for all that the log can hold, and for much dirty data: checkpoints and commits come when the log asks for them.
+    /// Room for all that the log can hold, and for much dirty data: checkpoints and commits come when the log asks for
+    /// them.
     Roomy,
     /// The same with little dirty data, and what is at home is overwritten in the log.
     Zeroing,
@@ -21,7 +22,8 @@ pub enum Mount {
     File,
     /// Much room, and new data is written by commits alone.
     Kept,
-    /// Much room, and no more new data than two blocks waits for a commit: the next operation, or the background, writes it.
+    /// Much room, and no more new data than two blocks waits for a commit: the next operation, or the background,
+    /// writes it.
     Early,
     /// Much room, over what is said to be memory: new data is written through, and units are not compressed.
     Through,
@@ -84,8 +86,8 @@ impl Mount {
 }
 
 impl Mount {
-    /// Bytes of an NVM log of a volume with blocks of so many bytes. The small one comes to its end again and again, and still takes operations of
-    /// a hundred blocks; the other takes more than a workload writes.
+    /// Bytes of an NVM log of a volume with blocks of so many bytes. The small one comes to its end again and again,
+    /// and still takes operations of a hundred blocks; the other takes more than a workload writes.
     pub(crate) fn pool(self, block_size: u64) -> u64 {
         let blocks = if matches!(self, Self::Tight | Self::File | Self::Lap) { 640 } else { 1024 };
         blocks * block_size
@@ -98,14 +100,16 @@ impl Mount {
         (self == Self::Lap).then_some(if domain.caches_survive() { 400 } else { 160 })
     }
 
-    /// Bytes of an NVM log in the pool that an image lies in. Each state looks through it twice, so it is as short as operations of fifty pages allow.
+    /// Bytes of an NVM log in the pool that an image lies in. Each state looks through it twice, so it is as short as
+    /// operations of fifty pages allow.
     pub(crate) fn log_in_pool(self) -> u64 {
         self.pool(PAGE) / 2
     }
 }
 
 impl Mount {
-    /// Lines of the log of a page table that an image lies under: so few that checkpoints are split, and blocks of large transactions copied, or many.
+    /// Lines of the log of a page table that an image lies under: so few that checkpoints are split, and blocks of
+    /// large transactions copied, or many.
     pub(crate) fn lines(self) -> u64 {
         if matches!(self, Self::Zeroing | Self::Dirty) { 1024 } else { 64 }
     }

@@ -5,7 +5,8 @@ use ondol_medium::PAGE;
 use ondol_testkit::op::Op;
 
 impl Workload {
-    /// The same with offsets and lengths as much larger as its blocks are in a pool; nothing where that changes nothing, nor of several threads, whose writes have to be atomic.
+    /// The same with offsets and lengths as much larger as its blocks are in a pool; nothing where that changes
+    /// nothing, nor of several threads, whose writes have to be atomic.
     pub(super) fn in_pages(self) -> Option<Self> {
         let times = PAGE / self.image.block_size();
         let mut larger = self.clone();

@@ -31,7 +31,8 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
-/// Sequences on volumes that have little left, without end: calls find no space in their midst, and what is freed is taken at once.
+/// Sequences on volumes that have little left, without end: calls find no space in their midst, and what is freed is
+/// taken at once.
 pub fn scarce(seed: u64) -> impl Iterator<Item = Workload> + Send {
     random(seed ^ 0x5CA4_CE00).zip(0u64..).map(move |(mut workload, n)| {
         let of_this = seed.rotate_left(32) ^ n;
@@ -250,7 +251,8 @@ pub fn handed_on(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| hands_on(format!("handed on {seed}/{n}"), seed.rotate_left(32) ^ n, n))
 }
 
-/// Two threads give back blocks of metadata, of which the log has changes, and one of them hands its block on, while checkpoints bring home what is older.
+/// Two threads give back blocks of metadata, of which the log has changes, and one of them hands its block on, while
+/// checkpoints bring home what is older.
 fn hands_on(name: String, seed: u64, n: u64) -> Workload {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: usize| random.random_u32() as usize % n;

@@ -1,7 +1,7 @@
 //! What single calls do not show: blocks that change their owner, the journal's laps, its checkpoints, full volumes.
 
-/// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed. A macro, so that
-/// `concat!` takes it.
+/// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed. A
+/// macro, so that `concat!` takes it.
 macro_rules! full {
     () => {
         full!("8K")

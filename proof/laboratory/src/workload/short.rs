@@ -1,4 +1,5 @@
-//! Short workloads, for tests of what fails: few of their calls are sequences of atomic steps, of which some may be done.
+//! Short workloads, for tests of what fails: few of their calls are sequences of atomic steps, of which some may be
+//! done.
 
 /// A name, the calls before, and the calls.
 type Short = (&'static str, &'static str, &'static str);

@@ -1,7 +1,7 @@
 //! Workloads made of those that have reached something new, as fuzzers make inputs.
 //!
-//! What a run has shown is a set of features ([`crate::coverage::features`]): how often it executed each edge of the control flow, by
-//! powers of two. A workload with a feature that nobody had is kept, and varied.
+//! What a run has shown is a set of features ([`crate::coverage::features`]): how often it executed each edge of the
+//! control flow, by powers of two. A workload with a feature that nobody had is kept, and varied.
 
 use super::random::{in_few_blocks, sequence};
 use super::{Mount, Schedules, Workload};

@@ -1,4 +1,5 @@
-//! What the tests of engines that need their image in an NVM pool share: a life of such an image, and how its crashes are looked at.
+//! What the tests of engines that need their image in an NVM pool share: a life of such an image, and how its crashes
+//! are looked at.
 
 use ondol::{DataMode, JournalEngine};
 use ondol_faults::Defect;
@@ -11,8 +12,8 @@ use ondol_medium::Domain;
 
 const MODES: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];
 
-/// Blocks of all kinds are changed again and again, freed, used by others, escaped; checkpoints come in between, one of them has more than can be swapped at once, and
-/// one leaves what is not committed alone.
+/// Blocks of all kinds are changed again and again, freed, used by others, escaped; checkpoints come in between, one of
+/// them has more than can be swapped at once, and one leaves what is not committed alone.
 const LIFE: &str = "write /a 0 9000 #1 ; fsync /a ; write /a 4096 9000 #2 ; mkdir /d 0755 ; create /d/b 0644 ; sync
 write /d/b 0 8192 jbd2#3 ; fsync /d/b ; remount ; write /d/b 0 8192 #4 ; fsync /d/b ; remount
 unlink /a ; sync ; create /c 0644 ; write /c 0 20000 #5 ; fsync /c ; rename /c /d/c ; truncate /d/b 100 ; sync
@@ -35,8 +36,9 @@ fn some(about: u64) -> Limits {
     Limits { about: Some(about), second_opinion_every: 60, recrash_every: 10, ..Limits::default() }
 }
 
-/// Crashes the life of an image under each of these engines, mounted so, in all data modes, at about so many states; more than `distinct` of each must differ, and more than
-/// `nested` crashed recoveries of all. Nothing is found, and so many percent of this module are executed.
+/// Crashes the life of an image under each of these engines, mounted so, in all data modes, at about so many states;
+/// more than `distinct` of each must differ, and more than `nested` crashed recoveries of all. Nothing is found, and so
+/// many percent of this module are executed.
 pub(crate) fn a_life_leaves_prefixes(
     how: &[(JournalEngine, Mount)],
     about: u64,

@@ -345,7 +345,8 @@ pub(crate) fn a_handle_that_changed_nothing_is_no_work(rig: &dyn Rig) {
     assert!(b.engine.steps().iter().all(idle));
 }
 
-/// What others have been promised and not used is no reason to commit what little there is; what the running transaction itself was promised is.
+/// What others have been promised and not used is no reason to commit what little there is; what the running
+/// transaction itself was promised is.
 pub(crate) fn promises_to_others_make_no_commits(rig: &dyn Rig) {
     let b = bench(rig);
     let background = || {

@@ -14,8 +14,8 @@ fn slot(n: u8) -> Extent {
     Extent { start: HOME + 100 + u64::from(n) % SLOTS * RUN, len: RUN as u32 }
 }
 
-/// Contents of new blocks are there when the block that names them is, however often the slots are used again, and whether they compress or
-/// not, and pass or not; and what was written over them later is there with what names that.
+/// Contents of new blocks are there when the block that names them is, however often the slots are used again, and
+/// whether they compress or not, and pass or not; and what was written over them later is there with what names that.
 pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
     let (slow, none) = write_new_data(rig, config());
     assert!(!none && slow.staged_early_blocks + slow.early_flushes + slow.passed_bytes == 0, "{slow:?}");
@@ -30,7 +30,8 @@ pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
     assert!(passed || slow.staged_blocks == 0, "an engine that takes new data lets some of it pass");
 }
 
-/// The same where each long run is more than may wait: the next handle writes it home, and its transaction changes it afterwards.
+/// The same where each long run is more than may wait: the next handle writes it home, and its transaction changes it
+/// afterwards.
 pub(crate) fn new_data_that_goes_home_early_is_there_when_it_is_named(rig: &dyn Rig) {
     let (stats, _) = write_new_data(rig, Config { kept_bytes: Some(48 << 10), ..config() });
     assert!(stats.staged_blocks == 0 || stats.staged_early_blocks > 0 && stats.data_runs > 0, "{stats:?}");
@@ -105,8 +106,8 @@ fn write_new_data(rig: &dyn Rig, config: Config) -> (EngineStats, bool) {
     (b.engine.stats(), passed)
 }
 
-/// Contents of new blocks that the ring could not hold, long and scattered, beside others that hold promises: everything that was promised is
-/// kept, and nothing is lost.
+/// Contents of new blocks that the ring could not hold, long and scattered, beside others that hold promises:
+/// everything that was promised is kept, and nothing is lost.
 pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
     let b = bench(rig);
     let max = u64::from(bench(rig).engine.max_blocks());

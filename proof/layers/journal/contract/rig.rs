@@ -258,7 +258,8 @@ impl Bench {
         (self.store.bytes(), pool)
     }
 
-    /// Has `judge` look at media as cuts of power leave them, after recovery, with the last mark before. Returns how many.
+    /// Has `judge` look at media as cuts of power leave them, after recovery, with the last mark before. Returns how
+    /// many.
     pub(crate) fn explore(&self, rig: &dyn Rig, sampling: Sampling, judge: impl Fn(&RamStore, u64)) -> usize {
         let medium = |bytes: &Vec<u8>, kind| Medium { base: Layer::new(bytes.clone()), kind, whole: None };
         let home = match (rig.lines(), rig.batch()) {

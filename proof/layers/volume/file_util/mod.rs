@@ -131,7 +131,8 @@ impl Rig {
     }
 }
 
-/// The only medium, which held `base`; the superblock arrives whole: no program opens an image whose superblock is torn.
+/// The only medium, which held `base`; the superblock arrives whole: no program opens an image whose superblock is
+/// torn.
 pub(crate) fn medium(base: &[u8]) -> [Medium; 1] {
     [Medium { base: Layer::new(base), kind: Kind::Block, whole: Some(1024..2048) }]
 }

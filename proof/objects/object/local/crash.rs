@@ -60,7 +60,8 @@ struct Run {
     log: [u8; 16],
 }
 
-/// Cuts the run everywhere, and opens what is left: with the log, and without it. In how many states the bucket alone had less than was acknowledged.
+/// Cuts the run everywhere, and opens what is left: with the log, and without it. In how many states the bucket alone
+/// had less than was acknowledged.
 fn judge(run: &Run, most: u64, open: impl Fn(&Unruly, Vec<u8>) -> Result<Home, HomeError>) -> u64 {
     let is_mark = |n: usize| matches!(run.events[n - 1], PowerEvent::Mark(_));
     let sampling = Sampling::default().at_most(16).spread(&run.media, &run.events, is_mark, most);

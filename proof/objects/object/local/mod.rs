@@ -218,7 +218,8 @@ fn store_of(objects: &Objects) -> Unruly {
     Unruly::new(Arc::new(inner))
 }
 
-/// What becomes of `base` by the first events: what was answered is there, and of what was asked and not answered all or nothing.
+/// What becomes of `base` by the first events: what was answered is there, and of what was asked and not answered all
+/// or nothing.
 fn after(base: &Objects, events: &[Event], with_open: bool) -> Objects {
     let (mut objects, mut asked) = (base.clone(), BTreeMap::new());
     let apply = |objects: &mut Objects, request: &Request| match request {

@@ -13,8 +13,8 @@ const TURN: u64 = 8_333_333;
 const TRACK: u64 = 400 * 4096;
 /// Nanoseconds of the shortest seek, to another track.
 const SETTLE: u64 = 1_000_000;
-/// Nanoseconds that the longest seek takes above the shortest; it grows with the root of the distance, so that a seek over a
-/// third of the disk, the mean of random ones, takes 8.5 ms.
+/// Nanoseconds that the longest seek takes above the shortest; it grows with the root of the distance, so that a seek
+/// over a third of the disk, the mean of random ones, takes 8.5 ms.
 const STROKE: f64 = 13_000_000.0;
 /// Nanoseconds for a command.
 const COMMAND: u64 = 50_000;

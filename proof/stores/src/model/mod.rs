@@ -54,7 +54,8 @@ impl Device {
         Self(Kind::Ssd(Ssd::default()))
     }
 
-    /// A hard disk of 7200 turns a minute and `size` bytes: its arm crosses the whole disk from the first byte to the last.
+    /// A hard disk of 7200 turns a minute and `size` bytes: its arm crosses the whole disk from the first byte to the
+    /// last.
     pub fn hdd(size: u64) -> Self {
         Self(Kind::Hdd(Hdd::new(size)))
     }
@@ -67,8 +68,8 @@ impl Device {
         }
     }
 
-    /// When the device is done with a request that arrives at `now`, in nanoseconds of the same clock. Requests are given in the
-    /// order of their arrival.
+    /// When the device is done with a request that arrives at `now`, in nanoseconds of the same clock. Requests are
+    /// given in the order of their arrival.
     pub fn serve(&mut self, now: u64, request: Request) -> u64 {
         match &mut self.0 {
             Kind::Ssd(ssd) => ssd.serve(now, request),

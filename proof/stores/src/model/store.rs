@@ -6,8 +6,8 @@ use ondol_env::sync::atomic::{AtomicBool, Ordering};
 use ondol_env::sync::{Arc, Mutex};
 use std::io::IoSlice;
 
-/// Passes requests on to `inner` and lets their senders wait as long as the device would take. Until [`ModelStore::set_slow`],
-/// nobody waits.
+/// Passes requests on to `inner` and lets their senders wait as long as the device would take. Until
+/// [`ModelStore::set_slow`], nobody waits.
 pub struct ModelStore<S> {
     inner: S,
     device: Mutex<Device>,

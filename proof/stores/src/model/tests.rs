@@ -41,7 +41,8 @@ fn ssd_flushes_cost_when_something_was_written() {
     let mut ssd = Device::ssd();
     let took = one_by_one(&mut ssd, 0, &[Request::Flush, write(0, 4096), Request::Flush, Request::Flush]);
     assert_eq!(took, [30_000, 27_876, 1_000_000, 30_000]);
-    // What is not yet programmed is waited for: as long again as the transfer took, less what was acknowledged meanwhile.
+    // What is not yet programmed is waited for: as long again as the transfer took, less what was acknowledged
+    // meanwhile.
     let took = one_by_one(&mut ssd, GIB, &[write(0, 16 * MIB), Request::Flush]);
     let bytes = 16 * MIB * 1000 / 520;
     assert_eq!(took, [3_000 + bytes + 17_000, bytes - 17_000 + 1_000_000]);

@@ -1,7 +1,9 @@
-//! A store that misbehaves on purpose, for tests: it delays, fails before or after it did what was asked, reorders, and lies.
+//! A store that misbehaves on purpose, for tests: it delays, fails before or after it did what was asked, reorders, and
+//! lies.
 //!
-//! What it does to a request follows from the seed, the request, and how many such requests for the same object came before: not from the time, and not from the order in which requests for different objects
-//! come. So the same plan treats the same requests alike.
+//! What it does to a request follows from the seed, the request, and how many such requests for the same object came
+//! before: not from the time, and not from the order in which requests for different objects come. So the same plan
+//! treats the same requests alike.
 
 mod plan;
 mod record;
@@ -82,7 +84,8 @@ impl Unruly {
         self.shared.ledger.lock().record();
     }
 
-    /// As [`Unruly::record`], and `tell` is called with how many were noted so far, each time before anything that comes of it.
+    /// As [`Unruly::record`], and `tell` is called with how many were noted so far, each time before anything that
+    /// comes of it.
     pub fn record_telling(&self, tell: impl Fn(usize) + Send + Sync + 'static) {
         self.shared.ledger.lock().record_telling(Box::new(tell));
     }

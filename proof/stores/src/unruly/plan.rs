@@ -11,7 +11,8 @@ pub struct Plan {
     pub seed: u64,
     /// Each request takes so much longer.
     pub latency: Duration,
-    /// Requests wait up to so many turns of the runtime before they do what they do, and again before they are answered.
+    /// Requests wait up to so many turns of the runtime before they do what they do, and again before they are
+    /// answered.
     pub turns: u32,
     /// Puts that wait until others that came later are done, or until it is plain that none come.
     pub held: u32,

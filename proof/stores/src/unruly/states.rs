@@ -1,7 +1,8 @@
 //! What a store may hold when power is lost while requests are under way.
 //!
-//! A put or delete is one event, whole or not. What was acknowledged is there. What was asked for and not answered, or failed, may be there or not, each independently of the others. A put with a
-//! condition is there only if the condition holds. What the store has refused was not done.
+//! A put or delete is one event, whole or not. What was acknowledged is there. What was asked for and not answered, or
+//! failed, may be there or not, each independently of the others. A put with a condition is there only if the condition
+//! holds. What the store has refused was not done.
 
 use super::{Answer, Event, Mode, Request, Unruly};
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! e2fsck's opinion of an image.
 //!
 //! A plain `e2fsck -fn` does not look into a dirty journal. So an image that was not closed is first replayed (and its
-//! orphans processed) on a copy with `-fy`, where only lines that belong to this are allowed; then `-fn` must be silent.
+//! orphans processed) on a copy with `-fy`, where only lines that belong to this are allowed; then `-fn` must be
+//! silent.
 
 use super::sparse::{read_sparse, write_sparse};
 use super::tools::{ToolError, run, scratch_dir, text};
@@ -23,8 +24,8 @@ impl Verdict {
         self.code == 0
     }
 
-    /// Lines that tell of more than a replayed journal, processed orphans and counts in the superblock (which ext4 does not
-    /// keep current while mounted). The kernel's own crashed images have exactly these too.
+    /// Lines that tell of more than a replayed journal, processed orphans and counts in the superblock (which ext4 does
+    /// not keep current while mounted). The kernel's own crashed images have exactly these too.
     pub fn unexpected(&self) -> Vec<&str> {
         let lines: Vec<&str> = self.output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let before = [""].iter().chain(&lines);
@@ -33,7 +34,8 @@ impl Verdict {
     }
 }
 
-/// Whether e2fsck says that an extent tree could be smaller, which is no fault, of an inode that it has truncated itself.
+/// Whether e2fsck says that an extent tree could be smaller, which is no fault, of an inode that it has truncated
+/// itself.
 fn is_of_a_truncate(line: &str, lines: &[&str]) -> bool {
     let sizes = ["could be shorter.  Optimize? yes", "could be narrower.  Optimize? yes"];
     let inode = line.strip_prefix("Inode ").and_then(|rest| rest.split_once(" extent tree (at level "));
@@ -170,13 +172,14 @@ fn incompat(image: &[u8]) -> u32 {
     image.get(1024 + 96..1024 + 100).map_or(0, |bytes| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)))
 }
 
-/// Whether e2fsck has left values behind: it does not delete those of an orphan with it, as the kernel and we do, and then complains of them.
+/// Whether e2fsck has left values behind: it does not delete those of an orphan with it, as the kernel and we do, and
+/// then complains of them.
 fn left_values(image: &[u8], said: &str) -> bool {
     incompat(image) & 0x400 != 0 && said.contains("orphaned inode")
 }
 
-/// Whether all that e2fsck complains of is what it left itself: of an orphan with data in the inode it frees the inode, and forgets the block of its
-/// attributes (1.47.0, also of images that only the kernel has written).
+/// Whether all that e2fsck complains of is what it left itself: of an orphan with data in the inode it frees the inode,
+/// and forgets the block of its attributes (1.47.0, also of images that only the kernel has written).
 fn left_attributes(image: &[u8], said: &str) -> bool {
     let follows = ["e2fsck -fy ended with 1:", "Fix? yes", "Free blocks count wrong for group #"];
     let verdict = Verdict { code: 1, output: said.to_owned() };
@@ -194,15 +197,17 @@ fn frees_blocks(line: &str) -> bool {
     !blocks.is_empty() && blocks.split_whitespace().all(|block| block.starts_with('-'))
 }
 
-/// Whether the kernel could not read an orphan of an image that it has mounted, and said so in the superblock (`s_first_error_func`). It deletes no values
-/// of attributes that are orphans, though it makes such orphans itself (6.18: "unexpected EA_INODE flag").
+/// Whether the kernel could not read an orphan of an image that it has mounted, and said so in the superblock
+/// (`s_first_error_func`). It deletes no values of attributes that are orphans, though it makes such orphans itself
+/// (6.18: "unexpected EA_INODE flag").
 pub fn kernel_left_orphan(left: &[u8]) -> bool {
     const FUNCTION: &[u8] = b"ext4_orphan_get\0";
     incompat(left) & 0x400 != 0 && left.get(1024 + 0x1A8..).is_some_and(|at| at.starts_with(FUNCTION))
 }
 
-/// What e2fsck does with an image, or an image and its journal's device, as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
-/// Of any other see [`judge_replay`]; None also where it has no say.
+/// What e2fsck does with an image, or an image and its journal's device, as a crash left it. One whose journal only
+/// Ondol can replay it must refuse and leave as it is: then None. Of any other see [`judge_replay`]; None also where it
+/// has no say.
 ///
 /// # Errors
 /// e2fsck cannot be run.

@@ -78,7 +78,8 @@ impl KernelMount {
 
     fn unmount(&mut self) -> Result<(), ToolError> {
         if self.mounted {
-            // A child that another thread of this process is starting holds copies of all files until it runs its program.
+            // A child that another thread of this process is starting holds copies of all files until it runs its
+            // program.
             for patience in (0..TRIES).rev() {
                 match must("umount", &[self.dir.path().as_os_str()]) {
                     Ok(_) => break,
@@ -103,7 +104,8 @@ impl Drop for KernelMount {
     }
 }
 
-/// The image after `act` has worked on it as the kernel's ext4 mounts it; `None`, noted as skipped, where that is not possible.
+/// The image after `act` has worked on it as the kernel's ext4 mounts it; `None`, noted as skipped, where that is not
+/// possible.
 ///
 /// # Panics
 /// The image cannot be stored, read, or unmounted.

@@ -4,7 +4,8 @@ use ondol::{DataMode, DeviceClass, OnError, Options};
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, Timestamp};
 
-/// Small caches, so that they are left and entered often, as much new data waits as may, and units are compressed. Access times stay as they are.
+/// Small caches, so that they are left and entered often, as much new data waits as may, and units are compressed.
+/// Access times stay as they are.
 pub fn options(data: DataMode) -> Options {
     let options = Options::default().with_data(data).with_on_error(OnError::RemountReadOnly).with_atime(false);
     options.with_cache(512 * 1024).with_cached_inodes(4).with_kept(u64::MAX).with_device(DeviceClass::Disk)

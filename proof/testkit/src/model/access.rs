@@ -57,7 +57,8 @@ impl Model {
         }
     }
 
-    /// A new inode in a directory: made with permission bits `mode`, which nobody masks but the directory's default ACL.
+    /// A new inode in a directory: made with permission bits `mode`, which nobody masks but the directory's default
+    /// ACL.
     pub(super) fn heir(&self, dir: Id, mode: u16, body: Body) -> Inode {
         let mut new = Inode::new(mode, body);
         let dir = self.inode(dir);
@@ -122,21 +123,23 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a call sets the flags that an immutable inode has already. ext4 refuses that, too, where the inode has flags that
-    /// nobody can set, such as that of an index, of which the model does not know.
+    /// Whether a call sets the flags that an immutable inode has already. ext4 refuses that, too, where the inode has
+    /// flags that nobody can set, such as that of an index, of which the model does not know.
     pub(crate) fn repeats_immutable(&self, op: &Op) -> bool {
         let Op::Chattr { file, flags } = op else { return false };
         flags.0 & Flags::IMMUTABLE != 0 && self.openable(file).is_ok_and(|id| self.inode(id).flags == flags.0)
     }
 
-    /// Whether a call removes the default ACL of what is no directory: FUSE's kernel does not ask whether that is permitted.
+    /// Whether a call removes the default ACL of what is no directory: FUSE's kernel does not ask whether that is
+    /// permitted.
     pub(crate) fn removes_impossible_acl(&self, op: &Op) -> bool {
         let Op::SetAcl { file, default: true, acl: None } = op else { return false };
         self.file(file).is_ok_and(|id| !self.inode(id).is_dir())
     }
 
-    /// Whether a call that has been done, and led here from `before`, was durable when it returned, because of what it changed: a
-    /// synchronous file or directory, in whatever way. Not for everything that is: for what surely changed something.
+    /// Whether a call that has been done, and led here from `before`, was durable when it returned, because of what it
+    /// changed: a synchronous file or directory, in whatever way. Not for everything that is: for what surely changed
+    /// something.
     pub fn is_synchronous(&self, before: &Self, op: &Op) -> bool {
         let is_dir = |id: Id| self.inodes.get(&id).is_some_and(|inode| inode.is_dir());
         let flags = |id: Id| if is_dir(id) { Flags::SYNC | Flags::DIRSYNC } else { Flags::SYNC };

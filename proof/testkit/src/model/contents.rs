@@ -123,7 +123,8 @@ impl Model {
         Ok(0)
     }
 
-    /// Makes the map that `op` commits later, of what its path has led to and `hold` holds, or of what it has a handle of: `hold` holds that from then on.
+    /// Makes the map that `op` commits later, of what its path has led to and `hold` holds, or of what it has a handle
+    /// of: `hold` holds that from then on.
     pub(crate) fn map(&mut self, hold: u8, op: &Op) -> Result<(), Fail> {
         let Op::MapCommit { file, .. } = op else { return Err(Fail::Unsupported) };
         let held = File::Handle(hold);

@@ -1,8 +1,8 @@
 //! The reference: a file system in memory, written to be obviously right.
 //!
-//! It knows names, types, modes, owners, link counts, sizes, contents, extended attributes, ACLs and flags. Of blocks it knows the
-//! size, which some calls ask for; it does not know space, ctime or atime; an mtime is known from the call that set it until
-//! something may have changed it.
+//! It knows names, types, modes, owners, link counts, sizes, contents, extended attributes, ACLs and flags. Of blocks
+//! it knows the size, which some calls ask for; it does not know space, ctime or atime; an mtime is known from the call
+//! that set it until something may have changed it.
 
 mod access;
 mod content;

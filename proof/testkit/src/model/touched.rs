@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Model {
-    /// The inodes that calls have changed which led here from `before`: in themselves, or by giving them a name or taking one. Those
-    /// whose path has become another because a directory above was moved are not among them.
+    /// The inodes that calls have changed which led here from `before`: in themselves, or by giving them a name or
+    /// taking one. Those whose path has become another because a directory above was moved are not among them.
     pub fn touched_since(&self, before: &Self) -> BTreeSet<Id> {
         let changed = self.changed_since(before);
         let mut touched = changed.clone();

@@ -204,7 +204,8 @@ impl Run {
         Cut::after(&media(&self.base, self.kind), &self.events).everything().remove(0).to_bytes()
     }
 
-    /// Recovers `state`, and cuts that everywhere: each of those must still have what `state` had, or be empty as the recovery leaves it.
+    /// Recovers `state`, and cuts that everywhere: each of those must still have what `state` had, or be empty as the
+    /// recovery leaves it.
     pub fn explore_recovery(&self, state: &[u8]) -> Cuts {
         let had = found(&recorded(state, self.kind, None));
         let power = PowerDomain::new();

@@ -31,8 +31,9 @@
 //! numbers    are decimal, with an optional suffix K, M or G (1024-based)
 //! ```
 //!
-//! In names, blanks, bytes that are not printable, and any of `%;{}` are written `%XX`. `checkpoint` does nothing: it marks a
-//! place at which a workload says that what was synced so far must hold, and at which power may be cut. `bring-home` is a checkpoint of the journal that commits nothing.
+//! In names, blanks, bytes that are not printable, and any of `%;{}` are written `%XX`. `checkpoint` does nothing: it
+//! marks a place at which a workload says that what was synced so far must hold, and at which power may be cut.
+//! `bring-home` is a checkpoint of the journal that commits nothing.
 
 pub use super::words::escape;
 

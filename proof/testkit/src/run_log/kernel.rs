@@ -132,7 +132,8 @@ impl Kernel {
         self.is_new(file, at..at + bytes.len());
     }
 
-    /// The thread loses its processor, and meanwhile somebody whom nobody sees writes, within the same tick of the kernel's clock: nothing tells it.
+    /// The thread loses its processor, and meanwhile somebody whom nobody sees writes, within the same tick of the
+    /// kernel's clock: nothing tells it.
     fn away(&mut self, file: usize, at: usize, bytes: &[u8]) {
         self.store(file, at, bytes);
         let state = self.cache[file].clone();

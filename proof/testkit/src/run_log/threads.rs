@@ -181,8 +181,8 @@ impl Interleaved {
         explore(*shape, stats, number / self.0.len() as u64, states)
     }
 
-    /// As [`Interleaved::explore`], of a process that is killed after some of its steps, and of what goes on then. `dead` is
-    /// the number of a process that is no more. None where it dies with what the model needs.
+    /// As [`Interleaved::explore`], of a process that is killed after some of its steps, and of what goes on then.
+    /// `dead` is the number of a process that is no more. None where it dies with what the model needs.
     pub fn kill(&self, dead: u32, number: u64) -> Option<Shown> {
         let (shape, stats) = &self.0[number as usize % self.0.len()];
         killed(*shape, dead, stats, number / self.0.len() as u64)

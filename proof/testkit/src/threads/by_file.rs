@@ -15,8 +15,9 @@ struct Known {
 }
 
 impl Orders {
-    /// The same with `fsync=file`: a `fsync` is known to cover the calls that had returned before it began and that were, in every order, done to its file or
-    /// a name of it; so is a map's commit, which is such a call itself. `calls` are those that the orders were found for.
+    /// The same with `fsync=file`: a `fsync` is known to cover the calls that had returned before it began and that
+    /// were, in every order, done to its file or a name of it; so is a map's commit, which is such a call itself.
+    /// `calls` are those that the orders were found for.
     #[must_use]
     pub fn by_file(mut self, calls: &[Vec<Call>]) -> Self {
         let known = self.known(calls);

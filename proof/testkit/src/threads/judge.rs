@@ -97,8 +97,8 @@ impl Judge<'_> {
         std::iter::once(first).chain(differing).find(|at| !can_be_there(at))
     }
 
-    /// The steps that may show in this state without the rest of what they did, as the states before and after each: those that follow; for `writeback` also those that
-    /// went before. A map's commit, or an exchange, never does.
+    /// The steps that may show in this state without the rest of what they did, as the states before and after each:
+    /// those that follow; for `writeback` also those that went before. A map's commit, or an exchange, never does.
     fn alone(&self, i: usize) -> Vec<(usize, usize)> {
         let states = &self.orders.states;
         let mut follow = vec![false; states.len()];

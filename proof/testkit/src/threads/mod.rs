@@ -1,14 +1,16 @@
 //! Several threads on one volume, in an interleaving that a seed decides, and what must hold after a crash then.
 //!
-//! **Without a crash.** The calls are as if they had been done one after the other, in an order in which a call comes after all
-//! that had returned before it began, and in which each returns what it did return ([`Orders`]: all such orders). A call on a
-//! file that it names by path is two: the path is followed, then the file it led to is changed, wherever that is by then. A
-//! commit of a map is one more: the map is made of the file as it is then, and its stores are there with the last step.
+//! **Without a crash.** The calls are as if they had been done one after the other, in an order in which a call comes
+//! after all that had returned before it began, and in which each returns what it did return ([`Orders`]: all such
+//! orders). A call on a file that it names by path is two: the path is followed, then the file it led to is changed,
+//! wherever that is by then. A commit of a map is one more: the map is made of the file as it is then, and its stores
+//! are there with the last step.
 //!
-//! **After a crash.** A recovered volume is the model after a beginning of such an order: without calls that had not begun,
-//! and with all that had returned before a `fsync` or `sync` began that had completed. What is found of data in place is as
-//! for one thread: `ordered` may show bytes of a later call, `writeback` any that a call since the last sync could change.
-//! What a map's commit has made of bytes is there with the whole call in every data mode, and durable when it has returned.
+//! **After a crash.** A recovered volume is the model after a beginning of such an order: without calls that had not
+//! begun, and with all that had returned before a `fsync` or `sync` began that had completed. What is found of data in
+//! place is as for one thread: `ordered` may show bytes of a later call, `writeback` any that a call since the last
+//! sync could change. What a map's commit has made of bytes is there with the whole call in every data mode, and
+//! durable when it has returned.
 //!
 //! ```text
 //!   Program ──▶ perform: tasks of a Schedule over an open volume, marks in its power domain ──▶ calls, events
@@ -59,9 +61,9 @@ pub const MOST_THREADS: usize = 8;
 impl Program {
     /// Each thread's calls. Every thread has handles of its own, numbered from 0 to 30.
     ///
-    /// A path is looked up when a call begins and not again, as the kernel does it. For files that is taken into account; a
-    /// program in which one thread renames or removes directories that lie on another's paths may look as if calls were not done
-    /// one after the other.
+    /// A path is looked up when a call begins and not again, as the kernel does it. For files that is taken into
+    /// account; a program in which one thread renames or removes directories that lie on another's paths may look as if
+    /// calls were not done one after the other.
     ///
     /// # Errors
     /// A call that is not atomic, or whose bytes depend on where it meets another, or a remount.
@@ -78,7 +80,8 @@ impl Program {
         Ok(program)
     }
 
-    /// The same, of which so many calls of the first thread are done before the others begin: schedules then are about the rest.
+    /// The same, of which so many calls of the first thread are done before the others begin: schedules then are about
+    /// the rest.
     #[must_use]
     pub fn with_lead(self, lead: usize) -> Self {
         Self { lead, ..self }
@@ -89,7 +92,8 @@ impl Program {
         &self.threads
     }
 
-    /// The program without every call that it fails without; `fails` says whether a program still does, under any schedule.
+    /// The program without every call that it fails without; `fails` says whether a program still does, under any
+    /// schedule.
     #[must_use]
     pub fn shrink(&self, fails: impl Fn(&Self) -> bool) -> Self {
         let count = self.threads.len();

@@ -60,8 +60,8 @@ pub(super) struct History {
 const MOST_STATES: usize = 100_000;
 
 impl Orders {
-    /// Searches the orders of `calls` (by thread), which `events` has the [`Mark`]s of, from `before` to a volume that shows
-    /// `after`.
+    /// Searches the orders of `calls` (by thread), which `events` has the [`Mark`]s of, from `before` to a volume that
+    /// shows `after`.
     ///
     /// # Errors
     /// There is none: the volume does not do calls one after the other, crash or not.
@@ -192,7 +192,8 @@ impl History {
     }
 }
 
-/// By thread and call: the steps that it made durable. A sync covers the calls that had returned `before` it began, and a map's commit itself, too.
+/// By thread and call: the steps that it made durable. A sync covers the calls that had returned `before` it began, and
+/// a map's commit itself, too.
 fn covered(calls: &[Vec<Call>], before: &[Vec<Progress>], first: &[Vec<usize>]) -> Vec<Vec<Option<Progress>>> {
     let of_call = |thread: usize, n: usize, Call { op, outcome, .. }: &Call| {
         let mut covered = before[thread].get(n).filter(|_| op.is_sync() && outcome.is_ok())?.clone();

@@ -56,10 +56,11 @@ struct Shared {
     background: Mutex<Option<String>>,
 }
 
-/// Does `program` on an open volume, each thread a task of `schedule`, with a [`Mark`] in `domain` before and after each call.
+/// Does `program` on an open volume, each thread a task of `schedule`, with a [`Mark`] in `domain` before and after
+/// each call.
 ///
-/// With `background`, another task does the volume's background work for as long as they run; at each turn of it so many seconds
-/// have gone by.
+/// With `background`, another task does the volume's background work for as long as they run; at each turn of it so
+/// many seconds have gone by.
 ///
 /// # Errors
 /// The schedule comes to no good end; the volume then is never closed.

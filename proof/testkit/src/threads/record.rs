@@ -80,7 +80,8 @@ pub struct Trace {
     pub calls: Vec<Vec<Call>>,
     /// The disks when the recording began.
     pub base: Vec<Layer>,
-    /// Everything that was written, with a [`super::Mark`] before and after each call, and at the end what closing the volume writes.
+    /// Everything that was written, with a [`super::Mark`] before and after each call, and at the end what closing the
+    /// volume writes.
     pub events: Vec<Event>,
     /// What the volume showed at the end.
     pub after: Snapshot,

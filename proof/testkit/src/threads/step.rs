@@ -24,7 +24,8 @@ fn steps(op: &Op) -> Vec<Step> {
     path.map(Step::Find).into_iter().chain(map).chain([Step::Act]).collect()
 }
 
-/// Number of steps of a call. One that changes a file which it names by path first follows the path and holds the file; one that commits a map first makes it.
+/// Number of steps of a call. One that changes a file which it names by path first follows the path and holds the file;
+/// one that commits a map first makes it.
 pub(super) fn steps_of(op: &Op) -> usize {
     steps(op).len()
 }

@@ -15,7 +15,8 @@ use std::str::FromStr;
 /// What a program runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A mount by Ondol with this data mode; or with engine `compressed`, in `data=journal` or, as `compressed-ordered`, the other.
+    /// A mount by Ondol with this data mode; or with engine `compressed`, in `data=journal` or, as
+    /// `compressed-ordered`, the other.
     Ondol(String),
     /// A mount by Ondol of a volume in object storage, which is a directory of this machine.
     Bucket,

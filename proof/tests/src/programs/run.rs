@@ -97,8 +97,8 @@ fn left_mounted(dir: &Path) -> Result<(), String> {
     Err("the script left its mount behind".into())
 }
 
-/// Runs `program` on `target`. A list of cases that it writes is compared with the one of the kernel's ext4, which is run
-/// for it if it was not yet.
+/// Runs `program` on `target`. A list of cases that it writes is compared with the one of the kernel's ext4, which is
+/// run for it if it was not yet.
 pub fn run(program: &Program, target: &Target, setting: &Setting) -> Report {
     let begun = Instant::now();
     let outcome = match unavailable(program, target) {

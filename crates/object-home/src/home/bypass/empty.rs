@@ -1,7 +1,8 @@
 //! Which empty objects of the log may be collected.
 //!
-//! To the database, an empty object of its log is a fence, and fences stay for ever: a writer that was away for long stops at it. Those that were left out are as many as there is data,
-//! and are collected as objects of the log are, when no manifest needs them. So they are known by their numbers; what is not known stays.
+//! To the database, an empty object of its log is a fence, and fences stay for ever: a writer that was away for long
+//! stops at it. Those that were left out are as many as there is data, and are collected as objects of the log are,
+//! when no manifest needs them. So they are known by their numbers; what is not known stays.
 
 use super::number;
 use ondol_env::sync::Mutex;

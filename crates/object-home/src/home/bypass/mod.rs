@@ -126,7 +126,8 @@ impl Bypass {
         is_all
     }
 
-    /// The note is written. True: the log is used again. A flush beside it may have closed an object without the note, which is still to be put.
+    /// The note is written. True: the log is used again. A flush beside it may have closed an object without the note,
+    /// which is still to be put.
     pub(super) fn reopen(&self, begun: Begun) -> bool {
         let mut state = self.state.lock();
         let is_alone = state.running == 0 && begun.others == state.others;

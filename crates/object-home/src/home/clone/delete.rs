@@ -22,7 +22,8 @@ impl Home {
     /// Deletes a volume with its snapshots. Whoever writes to it is in the way, whatever `opening` says.
     ///
     /// # Errors
-    /// There is none; somebody writes to it; clones need its objects: they are named; the store fails or does not let us.
+    /// There is none; somebody writes to it; clones need its objects: they are named; the store fails or does not let
+    /// us.
     pub fn delete(bucket: &Bucket, opening: &Opening) -> Result<(), HomeError> {
         let (b, o) = (bucket.clone(), opening.clone());
         border(bucket)?.wait(bounded(bucket.name.clone(), "deleting", opening.timeout, delete(b, o)))
@@ -102,7 +103,8 @@ pub(super) async fn needed(bucket: &Bucket, now: Option<&ObjectMeta>) -> Result<
     Ok(needed)
 }
 
-/// Whether a clone names objects of the original. It may name some no longer, without having said so. None: there is no clone.
+/// Whether a clone names objects of the original. It may name some no longer, without having said so. None: there is no
+/// clone.
 async fn needs(clone: &Bucket, original: &Bucket) -> Result<Option<bool>, HomeError> {
     let names = async || {
         let fault = |e| HomeError::of_database(&clone.name, "to see what a clone needs", &e);

@@ -1,8 +1,9 @@
 //! Clones, and deleting volumes.
 //!
-//! A clone is a database of its own whose manifest names objects of the original; a checkpoint in the original keeps those. The database does not say whose checkpoint that is, so a
-//! clone is noted at each volume whose objects it names, before there is one: who deletes such a volume first says so, then looks at the notes; who makes a clone first leaves its
-//! notes, then looks whether a volume is being deleted. So one of the two sees the other.
+//! A clone is a database of its own whose manifest names objects of the original; a checkpoint in the original keeps
+//! those. The database does not say whose checkpoint that is, so a clone is noted at each volume whose objects it
+//! names, before there is one: who deletes such a volume first says so, then looks at the notes; who makes a clone
+//! first leaves its notes, then looks whether a volume is being deleted. So one of the two sees the other.
 
 mod delete;
 mod notes;
@@ -33,12 +34,13 @@ pub enum Of<'a> {
 }
 
 impl Home {
-    /// Makes a volume at `to` that holds what the one at `from` does, and shares its objects. No chunk is copied. The two need not know of each other afterwards, but the original
-    /// cannot be deleted while the clone names its objects.
+    /// Makes a volume at `to` that holds what the one at `from` does, and shares its objects. No chunk is copied. The
+    /// two need not know of each other afterwards, but the original cannot be deleted while the clone names its
+    /// objects.
     ///
     /// # Errors
-    /// The two are not in one store, or one lies in the other; something is at `to`; there is no volume or no such snapshot at `from`, somebody writes to it, or it is being deleted; the
-    /// store fails or does not let us.
+    /// The two are not in one store, or one lies in the other; something is at `to`; there is no volume or no such
+    /// snapshot at `from`, somebody writes to it, or it is being deleted; the store fails or does not let us.
     pub fn clone_of(from: &Bucket, of: Of<'_>, to: &Bucket, opening: &Opening) -> Result<(), HomeError> {
         fit(from, to)?;
         match of {
@@ -178,7 +180,8 @@ fn fresh() -> [u8; 16] {
     System.random_uuid()
 }
 
-/// The header of a clone is that of its original until the clone is opened for writing: the UUID is its own, and no local log fits.
+/// The header of a clone is that of its original until the clone is opened for writing: the UUID is its own, and no
+/// local log fits.
 pub(super) async fn own(bucket: &Bucket, manifest: &VersionedManifest, header: Header) -> Result<Header, HomeError> {
     if manifest.external_dbs().is_empty() {
         return Ok(header);

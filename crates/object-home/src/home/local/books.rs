@@ -95,7 +95,8 @@ impl Books {
         lag.batches > 0 && (lag.bytes + len > self.bytes || lag.oldest >= self.time)
     }
 
-    /// How long `len` bytes are held up. From half of a bound on, more and more: at three quarters, for as long as their own shipping takes.
+    /// How long `len` bytes are held up. From half of a bound on, more and more: at three quarters, for as long as
+    /// their own shipping takes.
     pub(super) fn pause(&self, lag: Lag, len: u64) -> Duration {
         let share = |part: f64, whole: f64| part / whole.max(f64::MIN_POSITIVE);
         let share =

@@ -89,7 +89,8 @@ impl LogContents {
         })
     }
 
-    /// As [`LogContents::dump`], of each batch only which ranges it changes. So it takes no more memory than the log's records, whatever they would become.
+    /// As [`LogContents::dump`], of each batch only which ranges it changes. So it takes no more memory than the log's
+    /// records, whatever they would become.
     ///
     /// # Errors
     /// The same.

@@ -19,7 +19,8 @@
 //! | 88 | 4 | seed of the chunks' checksums |
 //! | 92 | | zero |
 //!
-//! A record. Positions grow for ever; a byte lies at its position modulo the ring. The seal is the log's UUID, the home's and the epoch.
+//! A record. Positions grow for ever; a byte lies at its position modulo the ring. The seal is the log's UUID, the
+//! home's and the epoch.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|

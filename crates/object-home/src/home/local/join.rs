@@ -47,7 +47,8 @@ impl Home {
         }
     }
 
-    /// Waits until batch `number`, which was submitted, is durable: in the local log if there is one, in the bucket otherwise.
+    /// Waits until batch `number`, which was submitted, is durable: in the local log if there is one, in the bucket
+    /// otherwise.
     pub(in crate::home) fn make_durable(&self, writer: &Writer, number: u64) -> Result<(), HomeError> {
         match &writer.log {
             Some(log) => log.settle(&writer.turn, number),

@@ -1,7 +1,8 @@
 //! Whether a volume and a local log belong together, and what is done if not.
 //!
-//! The bucket's header names the log that may hold batches which the bucket has not: unless the last writer closed, nobody writes to the volume without it. A log whose batches cannot come into
-//! the bucket any more is kept. Both are given up only by the log's UUID.
+//! The bucket's header names the log that may hold batches which the bucket has not: unless the last writer closed,
+//! nobody writes to the volume without it. A log whose batches cannot come into the bucket any more is kept. Both are
+//! given up only by the log's UUID.
 
 use super::format::{LogHeader, Tail};
 use super::ring::{self, Ring, Survey};
@@ -21,7 +22,8 @@ pub(in crate::home) struct Joined {
 /// No log has this UUID.
 pub(in crate::home) const NONE: [u8; 16] = [0; 16];
 
-/// The local log of an opening. `header` and `newest` are what the bucket says, before the epoch is raised. Nothing is changed.
+/// The local log of an opening. `header` and `newest` are what the bucket says, before the epoch is raised. Nothing is
+/// changed.
 pub(in crate::home) fn judge(
     opening: &Opening,
     name: &str,

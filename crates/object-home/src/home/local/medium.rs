@@ -17,7 +17,8 @@ pub trait LogMedium: fmt::Debug + Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;
 
-    /// Records begin at multiples of it: what a crash may do to one record then does nothing to another. 64 to 4096, a power of two.
+    /// Records begin at multiples of it: what a crash may do to one record then does nothing to another. 64 to 4096, a
+    /// power of two.
     fn unit(&self) -> u64;
 
     /// Reads `buf.len()` bytes at `offset`.
@@ -26,7 +27,8 @@ pub trait LogMedium: fmt::Debug + Send + Sync {
     /// The medium fails, or ends before.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Writes `bytes` at `offset`. They may be durable in any order, in part, or not at all until [`LogMedium::persist`] returns.
+    /// Writes `bytes` at `offset`. They may be durable in any order, in part, or not at all until
+    /// [`LogMedium::persist`] returns.
     ///
     /// # Errors
     /// The medium fails, or ends before.
@@ -142,7 +144,8 @@ impl LogMedium for RedoFile {
     }
 }
 
-/// A log in an area of a pool. A fence is of one thread, so each write has its own, and a commit has nothing left to do.
+/// A log in an area of a pool. A fence is of one thread, so each write has its own, and a commit has nothing left to
+/// do.
 #[derive(Debug)]
 pub struct RedoNvm {
     nvm: Arc<Nvm>,

@@ -1,4 +1,5 @@
-//! The local log of `durable=local`: what is acknowledged is durable in a log on this machine, and goes to the bucket later, in order.
+//! The local log of `durable=local`: what is acknowledged is durable in a log on this machine, and goes to the bucket
+//! later, in order.
 //!
 //! ```text
 //!   submit   wait for room │ the database takes the batch, in memory │ its record is written to the ring
@@ -10,10 +11,13 @@
 //!
 //! Invariants:
 //!
-//! - The database has every batch as soon as it is submitted, so reads never look here. The log is read at an opening and at no other time.
+//! - The database has every batch as soon as it is submitted, so reads never look here. The log is read at an opening
+//!   and at no other time.
 //! - A record is written over only when its batch is in the bucket, and the header that says so is durable.
-//! - Records of an epoch are written when the bucket has that epoch, and only then. An empty log may be one epoch ahead.
-//! - A batch that is in no record (it is too large, or changes the bucket's header) is in the bucket before anything comes after it, and the log begins anew behind it.
+//! - Records of an epoch are written when the bucket has that epoch, and only then. An empty log may be one epoch
+//!   ahead.
+//! - A batch that is in no record (it is too large, or changes the bucket's header) is in the bucket before anything
+//!   comes after it, and the log begins anew behind it.
 
 mod books;
 mod dump;
@@ -54,7 +58,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Local {
     /// Where the log is.
     pub medium: Arc<dyn LogMedium>,
-    /// The most bytes that wait for the bucket. None: three quarters of the log, but 64 MiB at most. They are in memory as well.
+    /// The most bytes that wait for the bucket. None: three quarters of the log, but 64 MiB at most. They are in memory
+    /// as well.
     pub lag: Option<u64>,
     /// For how long something may wait before nothing is taken any more.
     pub lag_time: Duration,
@@ -143,7 +148,8 @@ impl Log {
         ring.taken(record_len(puts)) <= ring.header.ring / 2
     }
 
-    /// Waits until a record of `puts` may be written: the bucket is not too far behind, and the ring has room. Only who orders batches calls this.
+    /// Waits until a record of `puts` may be written: the bucket is not too far behind, and the ring has room. Only who
+    /// orders batches calls this.
     pub(super) fn admit(&self, turn: &Turn, puts: &[Put]) -> Result<(), HomeError> {
         let len = record_len(puts);
         loop {
@@ -190,7 +196,8 @@ impl Log {
         Ok(ring.fits(len))
     }
 
-    /// The record of batch `number`, the next one, for [`Log::append`]. Only who orders batches calls this, and nothing else of the log in between.
+    /// The record of batch `number`, the next one, for [`Log::append`]. Only who orders batches calls this, and nothing
+    /// else of the log in between.
     pub(super) fn record(&self, turn: &Turn, number: u64, puts: &[Put]) -> Vec<u8> {
         let ring = self.ring.lock();
         let logged = self.state.lock().logged;

@@ -20,7 +20,8 @@ pub(in crate::home) struct Shipper {
 }
 
 impl Shipper {
-    /// Ships until the writer has ended for good. The database has the batches already: they are shipped by flushing its log.
+    /// Ships until the writer has ended for good. The database has the batches already: they are shipped by flushing
+    /// its log.
     pub(in crate::home) async fn run(self) {
         while self.turn.require().is_ok() {
             if self.turn.settled() >= self.turn.newest() {

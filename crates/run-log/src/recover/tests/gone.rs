@@ -23,7 +23,8 @@ fn live(lost: &Lost<'_>, path: &Path) -> FoundFile {
     files.remove(0)
 }
 
-/// Somebody removes the directory that files were moved and linked from: they are made where they are to be. One with no other name went with its directory.
+/// Somebody removes the directory that files were moved and linked from: they are made where they are to be. One with
+/// no other name went with its directory.
 #[test]
 fn files_born_in_a_directory_that_is_gone_are_where_they_came_to() {
     let dir = tempfile::tempdir().unwrap();

@@ -147,7 +147,8 @@ fn no_file_gets_setuid_or_setgid_bits() {
     }
 }
 
-/// A new pool meets a file that another one has met: it leaves what that has put beside it. The name of what is put there is never too long.
+/// A new pool meets a file that another one has met: it leaves what that has put beside it. The name of what is put
+/// there is never too long.
 #[test]
 fn what_is_beside_a_file_is_there_until_somebody_removes_it() {
     // In one of the last two the cut is in the middle of a character.
@@ -179,7 +180,8 @@ fn what_is_beside_a_file_is_there_until_somebody_removes_it() {
     }
 }
 
-/// A maildir: files are made in one directory and moved to the other, by a rename or by a link and the removal of the first name; one is moved back, one there and removed.
+/// A maildir: files are made in one directory and moved to the other, by a rename or by a link and the removal of the
+/// first name; one is moved back, one there and removed.
 fn moved(dir: &Path) -> (Lost<'_>, BTreeMap<String, Vec<u8>>) {
     for name in ["kept", "old"] {
         fs::write(dir.join(name), name).unwrap();
@@ -281,7 +283,8 @@ fn directories_that_share_files_wait_for_each_other() {
     assert_eq!(lost.contents(), before);
 }
 
-/// A file that was moved to a directory which somebody has changed since keeps its name, and the one that was to have that gets another.
+/// A file that was moved to a directory which somebody has changed since keeps its name, and the one that was to have
+/// that gets another.
 #[test]
 fn a_file_that_cannot_have_its_new_name_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
@@ -316,7 +319,8 @@ fn a_file_that_was_removed_since_is_not_moved() {
     assert_eq!(lost.contents(), BTreeMap::from([("sub/two".to_owned(), b"two".to_vec())]));
 }
 
-/// While a directory waits for another one somebody writes to a file that was removed, and makes one of a name that is to be made: both are his.
+/// While a directory waits for another one somebody writes to a file that was removed, and makes one of a name that is
+/// to be made: both are his.
 #[test]
 fn what_is_done_to_a_directory_that_waits_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -347,7 +351,8 @@ fn what_is_done_to_a_directory_that_waits_stays() {
     assert_eq!(lost.contents(), BTreeMap::from(after));
 }
 
-/// Files whose mtime somebody has set to the future before they were removed and replaced are not taken for written to since.
+/// Files whose mtime somebody has set to the future before they were removed and replaced are not taken for written to
+/// since.
 #[test]
 fn an_mtime_in_the_future_is_no_write() {
     let dir = tempfile::tempdir().unwrap();
@@ -365,7 +370,8 @@ fn an_mtime_in_the_future_is_no_write() {
     assert_eq!(lost.contents(), BTreeMap::from([("over".to_owned(), b"saved".to_vec())]), "{told:?}");
 }
 
-/// A file gets another name while the one that comes in its place waits for a lock: it is not taken for gone, and keeps what is logged of it.
+/// A file gets another name while the one that comes in its place waits for a lock: it is not taken for gone, and keeps
+/// what is logged of it.
 #[test]
 fn a_file_that_is_linked_meanwhile_is_not_gone() {
     let dir = tempfile::tempdir().unwrap();

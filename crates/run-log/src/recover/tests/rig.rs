@@ -18,7 +18,8 @@ pub(super) const HOUR: i64 = 3_600_000_000_000;
 /// A device that the directory is not on: the page cache is another one.
 pub(super) const DEV: u64 = 1;
 
-/// A directory that the kernel has not kept what the log has of, and one in it, `sub`: their ctimes are long before the log's.
+/// A directory that the kernel has not kept what the log has of, and one in it, `sub`: their ctimes are long before the
+/// log's.
 pub(super) struct Lost<'d> {
     pub(super) dir: &'d Path,
     pub(super) client: Client,

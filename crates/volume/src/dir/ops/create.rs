@@ -57,7 +57,8 @@ impl Volume {
         self.new_inode(parent, name, &plain(FileType::Regular, mode, caller))
     }
 
-    /// Makes an empty directory with permission bits `mode`, as [`Volume::create`]; setuid and setgid are not asked for.
+    /// Makes an empty directory with permission bits `mode`, as [`Volume::create`]; setuid and setgid are not asked
+    /// for.
     ///
     /// # Errors
     /// As [`Volume::create`]; `TooManyLinks`.

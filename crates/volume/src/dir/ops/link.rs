@@ -52,8 +52,8 @@ pub(crate) fn plan_link(view: &mut dyn View, ino: Ino, parent: Ino, name: &[u8])
 }
 
 impl Volume {
-    /// Gives an inode that is not a directory another name; or, if it comes from [`Volume::tmpfile`] and is still open, its
-    /// first.
+    /// Gives an inode that is not a directory another name; or, if it comes from [`Volume::tmpfile`] and is still open,
+    /// its first.
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `NotDirectory`, `NotPermitted` (`ino` is a directory), `TooManyLinks`, `OtherProject`,

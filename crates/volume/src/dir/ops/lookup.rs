@@ -77,10 +77,10 @@ impl Volume {
         Ok(target)
     }
 
-    /// Calls `each` with the entries of a directory from `cookie` on (0 is the start; "." and ".." are among them) until it
-    /// returns false or there are no more. The entry for which it returned false comes again with the same cookie. An entry
-    /// that is there all the while is listed exactly once, whatever else is made, removed or renamed meanwhile. Cookies have
-    /// 63 bits. `each` must not call the volume: the directory is locked.
+    /// Calls `each` with the entries of a directory from `cookie` on (0 is the start; "." and ".." are among them)
+    /// until it returns false or there are no more. The entry for which it returned false comes again with the same
+    /// cookie. An entry that is there all the while is listed exactly once, whatever else is made, removed or renamed
+    /// meanwhile. Cookies have 63 bits. `each` must not call the volume: the directory is locked.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`; corruption, or the store's failure.

@@ -1,4 +1,5 @@
-//! The namespace operations. Each has a part that locks and plans, and a `do_…` part for inodes that an operation holds.
+//! The namespace operations. Each has a part that locks and plans, and a `do_…` part for inodes that an operation
+//! holds.
 
 mod above;
 mod create;

@@ -180,8 +180,8 @@ pub(crate) fn plan_rename(view: &mut dyn View, names: &Names<'_>, how: Rename, c
     Ok(Plan { source, target, fate: None, exchange: how == Rename::Exchange, whiteout })
 }
 
-/// Does what has been planned; `op` holds both directories, the source, and the target if there is one. Returns what was
-/// replaced, and what has become of it.
+/// Does what has been planned; `op` holds both directories, the source, and the target if there is one. Returns what
+/// was replaced, and what has become of it.
 pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Result<Option<(Ino, Fate)>> {
     let target_ino = plan.target().map(|target| target.ino);
     let Plan { source, mut fate, exchange, whiteout, target } = plan;
@@ -238,14 +238,14 @@ fn move_dir(op: &mut Op<'_>, ino: Ino, from: Ino, to: Ino) -> Result<()> {
 }
 
 impl Volume {
-    /// Moves a name, replacing what `to_name` names unless `how` says otherwise, in one step, a whiteout included. Two names of one inode stay as
-    /// they are.
+    /// Moves a name, replacing what `to_name` names unless `how` says otherwise, in one step, a whiteout included. Two
+    /// names of one inode stay as they are.
     ///
     /// # Errors
     /// `NotFound`, `Exists` (`NoReplace`), `NotEmpty`, `NotDirectory` and `IsDirectory` when only one of the two is a
     /// directory, `Invalid` when a directory would come to lie below itself or a name is ".", ".." or impossible,
-    /// `NameTooLong`, `TooManyLinks`, `OtherProject`, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed
-    /// then.
+    /// `NameTooLong`, `TooManyLinks`, `OtherProject`, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has
+    /// changed then.
     pub fn rename(&self, from: Ino, from_name: &[u8], to: Ino, to_name: &[u8], how: Rename) -> Result<()> {
         self.try_rename(&Names { from, from_name, to, to_name }, how).map_err(|e| self.noted(e))
     }

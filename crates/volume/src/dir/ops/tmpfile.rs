@@ -10,18 +10,19 @@ use crate::{Attr, Caller, Error, Ino, ROOT, Result, Volume, orphan};
 use ondol_format::inode::{FileType, InodeFlags};
 
 impl Volume {
-    /// Makes an empty regular file without a name, open once (as by [`Volume::open`]). It gets its group, its ACLs and its
-    /// flags from `dir`, in which it does not appear. [`Volume::link`] can name it; the last [`Volume::release`] deletes it
-    /// otherwise, and so does recovery: it is an orphan from the first moment on.
+    /// Makes an empty regular file without a name, open once (as by [`Volume::open`]). It gets its group, its ACLs and
+    /// its flags from `dir`, in which it does not appear. [`Volume::link`] can name it; the last [`Volume::release`]
+    /// deletes it otherwise, and so does recovery: it is an orphan from the first moment on.
     ///
     /// # Errors
-    /// `NotFound` when the directory is gone, `NotDirectory`, `NoSpace`, `ReadOnly`, `NotPermitted` (`dir` is immutable);
-    /// corruption. Nothing has changed then.
+    /// `NotFound` when the directory is gone, `NotDirectory`, `NoSpace`, `ReadOnly`, `NotPermitted` (`dir` is
+    /// immutable); corruption. Nothing has changed then.
     pub fn tmpfile(&self, dir: Ino, mode: u16, caller: Caller) -> Result<Attr> {
         self.try_tmpfile(dir, mode, caller, None).map_err(|e| self.noted(e))
     }
 
-    /// As [`Volume::tmpfile`]; with the generation that makes checksums of its blocks those of `like`, an inode and its generation.
+    /// As [`Volume::tmpfile`]; with the generation that makes checksums of its blocks those of `like`, an inode and its
+    /// generation.
     pub(crate) fn try_tmpfile(&self, dir: Ino, mode: u16, caller: Caller, like: Option<(Ino, u32)>) -> Result<Attr> {
         let locked = Locked::one(self, dir)?;
         if Dir::seen(&locked, dir)?.inode.flags.contains(InodeFlags::IMMUTABLE) {
@@ -30,7 +31,8 @@ impl Volume {
         self.make_unnamed(locked, dir, &plain(FileType::Regular, mode, caller), like)
     }
 
-    /// As [`Volume::tmpfile`], for what the volume itself writes in between: whatever the flags of the root directory are.
+    /// As [`Volume::tmpfile`], for what the volume itself writes in between: whatever the flags of the root directory
+    /// are.
     pub(crate) fn own_tmpfile(&self) -> Result<Ino> {
         let new = plain(FileType::Regular, 0o600, Caller::default());
         Ok(self.make_unnamed(Locked::one(self, ROOT)?, ROOT, &new, None)?.ino)

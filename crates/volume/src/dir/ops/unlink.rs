@@ -74,8 +74,8 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     Ok(Fate::Orphan)
 }
 
-/// Checks whether a found name can be removed from a locked directory, and says what becomes of the inode, which is locked
-/// too, and what it takes. `directory` says which kind of inode is meant.
+/// Checks whether a found name can be removed from a locked directory, and says what becomes of the inode, which is
+/// locked too, and what it takes. `directory` says which kind of inode is meant.
 ///
 /// # Errors
 /// As [`Volume::unlink`] and [`Volume::rmdir`].
@@ -114,7 +114,8 @@ pub(super) fn check_empty(view: &mut dyn View, ino: Ino) -> Result<()> {
 }
 
 impl Volume {
-    /// Removes a name of something that is not a directory. With the last name goes the inode: at once, or when it is closed.
+    /// Removes a name of something that is not a directory. With the last name goes the inode: at once, or when it is
+    /// closed.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `NotDirectory` (`parent`), `NameTooLong`, `Invalid` name, `ReadOnly`, `NotPermitted`;

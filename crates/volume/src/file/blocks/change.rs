@@ -82,7 +82,8 @@ impl Path {
         Ok((len.min(most), what))
     }
 
-    /// Where the block of this hole should lie: behind the one that its nearest neighbour in the same array is mapped to.
+    /// Where the block of this hole should lie: behind the one that its nearest neighbour in the same array is mapped
+    /// to.
     fn goal(&self, op: &mut Op<'_>) -> Result<u64> {
         let (array, slot) = self.array(op)?;
         let before =
@@ -135,7 +136,8 @@ impl Path {
     }
 }
 
-/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that long.
+/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that
+/// long.
 ///
 /// # Errors
 /// `FileTooBig` where no pointer reaches; `NoSpace` beyond the promise; corruption.
@@ -195,8 +197,8 @@ pub(in crate::file) fn remove(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> 
     Ok(to)
 }
 
-/// Whether the journal space left is enough for freeing one more run and the pointer blocks above it, and for ending the
-/// operation; without that, `must` is an error.
+/// Whether the journal space left is enough for freeing one more run and the pointer blocks above it, and for ending
+/// the operation; without that, `must` is an error.
 fn has_room(op: &mut Op<'_>, depth: u32, blocks: u32, must: bool) -> Result<bool> {
     let groups = blocks / op.vol().shared.sb.blocks_per_group() + 2;
     // Each pointer block is changed, or freed with a bitmap and a descriptor.

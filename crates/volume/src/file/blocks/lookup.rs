@@ -91,7 +91,8 @@ pub(in crate::file) fn growth(
     Ok(total)
 }
 
-/// Counts a pointer block, which 0 says is missing, and those below it that lead to the blocks `from..to` of its subtree.
+/// Counts a pointer block, which 0 says is missing, and those below it that lead to the blocks `from..to` of its
+/// subtree.
 fn visit(
     source: &mut dyn Source,
     ino: Ino,

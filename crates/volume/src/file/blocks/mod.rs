@@ -1,7 +1,7 @@
 //! ext2's block map: twelve pointers to data in the inode, and three trees of pointer blocks.
 //!
-//! Pointers have 32 bits: blocks behind the first 2^32 of a volume cannot be mapped. There are no unwritten blocks, so nothing
-//! can be allocated ahead. A pointer block that becomes empty is freed.
+//! Pointers have 32 bits: blocks behind the first 2^32 of a volume cannot be mapped. There are no unwritten blocks, so
+//! nothing can be allocated ahead. A pointer block that becomes empty is freed.
 
 mod change;
 mod lookup;
@@ -64,8 +64,8 @@ pub(super) fn max_size(vol: &Volume) -> u64 {
     reach.min(countable - pointers.min(countable)) * size
 }
 
-/// Journal blocks that freeing a whole file takes, if one operation can do it for sure: all its pointers are in the inode.
-/// Beside the inode and what every step keeps for its end.
+/// Journal blocks that freeing a whole file takes, if one operation can do it for sure: all its pointers are in the
+/// inode. Beside the inode and what every step keeps for its end.
 pub(super) fn free_cost(inode: &Inode) -> Option<u32> {
     let indirect = (1..=LEVELS).any(|level| pointer(&inode.i_block, slot_of(level)) != 0);
     let runs = (0..DIRECT as usize).filter(|&i| {

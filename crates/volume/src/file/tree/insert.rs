@@ -10,7 +10,8 @@ use ondol_format::Place as At;
 use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN, Node};
 use ondol_journal::Extent as Blocks;
 
-/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that long.
+/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that
+/// long.
 ///
 /// # Errors
 /// As [`splice`].
@@ -57,9 +58,9 @@ pub(super) fn insert(
     splice(op, path, from, removed, &[merged])
 }
 
-/// Pulls the only leaf of a tree of one level up into the root when extents have merged so far that it fits there, as the
-/// kernel does, if the operation can pay for freeing it. For the end of an operation: what it has yet to map is planned for
-/// the tree as it was. Higher trees shrink when something is removed from them.
+/// Pulls the only leaf of a tree of one level up into the root when extents have merged so far that it fits there, as
+/// the kernel does, if the operation can pay for freeing it. For the end of an operation: what it has yet to map is
+/// planned for the tree as it was. Higher trees shrink when something is removed from them.
 ///
 /// # Errors
 /// Corruption, or the store's failure. The operation must then be dropped.
@@ -92,8 +93,8 @@ fn goal(op: &Op<'_>, ino: Ino, at: u32, left: Option<Extent>, right: Option<Exte
     start_goal(op, ino)
 }
 
-/// Where a file that has no block yet should begin, and where the nodes of its tree should lie: as near to the beginning of the inode's group as there is room, so that what
-/// belongs together takes few seeks.
+/// Where a file that has no block yet should begin, and where the nodes of its tree should lie: as near to the
+/// beginning of the inode's group as there is room, so that what belongs together takes few seeks.
 pub(in crate::file) fn start_goal(op: &Op<'_>, ino: Ino) -> u64 {
     let sb = &op.vol().shared.sb;
     sb.group_of_inode(ino).map_or(0, |(g, _)| sb.group_first_block(g))

@@ -1,8 +1,8 @@
 //! A file's extent tree: the root in the inode, index nodes, leaves.
 //!
-//! Every change is a [`splice::splice`]: some entries of one leaf are replaced by others. What a leaf or index node has no
-//! room for splits it; what becomes empty is freed; the first key of a node and its parent's key for it are always equal,
-//! as e2fsck demands.
+//! Every change is a [`splice::splice`]: some entries of one leaf are replaced by others. What a leaf or index node has
+//! no room for splits it; what becomes empty is freed; the first key of a node and its parent's key for it are always
+//! equal, as e2fsck demands.
 
 mod insert;
 mod lookup;

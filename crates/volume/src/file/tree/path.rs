@@ -14,8 +14,8 @@ use ondol_journal::Kind;
 pub(super) struct Level {
     /// Its block, or [`ROOT`].
     pub(super) block: u64,
-    /// In an index node, the entry that was followed; in the leaf, how many entries begin at or before the block that was
-    /// looked for.
+    /// In an index node, the entry that was followed; in the leaf, how many entries begin at or before the block that
+    /// was looked for.
     pub(super) at: usize,
     /// Entries in use.
     pub(super) len: usize,

@@ -19,8 +19,8 @@ pub(in crate::file) struct Growth {
     pub(in crate::file) new: u32,
 }
 
-/// Adding `added` entries within `leaves` neighbouring leaves of a tree with `depth` levels above its leaves, any of whose
-/// nodes may be full.
+/// Adding `added` entries within `leaves` neighbouring leaves of a tree with `depth` levels above its leaves, any of
+/// whose nodes may be full.
 pub(in crate::file) fn growth(block_size: u32, depth: u32, leaves: u32, added: u32) -> Growth {
     // A split leaves at least this much room on both sides.
     let half = u32::from(capacity(block_size as usize)) / 2 - 1;
@@ -48,8 +48,8 @@ pub(in crate::file) fn alloc_cost(vol: &Volume, blocks: u64) -> u32 {
     bitmaps + bitmaps.min(sb.groups().div_ceil(sb.desc_per_block()))
 }
 
-/// Journal blocks for one change of a leaf in a tree of `depth` levels above its leaves: the way down, a split or a freed
-/// node on every level, and their bitmaps and descriptors.
+/// Journal blocks for one change of a leaf in a tree of `depth` levels above its leaves: the way down, a split or a
+/// freed node on every level, and their bitmaps and descriptors.
 fn splice_cost(depth: usize) -> u32 {
     let levels = depth as u32 + 1;
     levels * 2 + levels * 2

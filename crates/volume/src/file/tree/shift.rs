@@ -81,8 +81,8 @@ pub(in crate::file) fn split_at(op: &mut Op<'_>, ino: Ino, at: u32) -> Result<()
     splice(op, &mut path, here, 1, &halves)
 }
 
-/// Adds `by` to the logical block of every extent that begins at or behind `from`. No extent may reach over `from`, and none may
-/// lie where others come to. Changes as many nodes as [`nodes_in`] counts from there on.
+/// Adds `by` to the logical block of every extent that begins at or behind `from`. No extent may reach over `from`, and
+/// none may lie where others come to. Changes as many nodes as [`nodes_in`] counts from there on.
 ///
 /// # Errors
 /// Corruption; `Invalid` when an extent would end behind the last logical block. The operation must then be dropped.

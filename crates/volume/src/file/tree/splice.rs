@@ -15,8 +15,8 @@ const ENTRY: usize = 12;
 /// Replaces `removed` entries of the path's leaf from entry `from` on by `new`, in order.
 ///
 /// # Errors
-/// Corruption, the lack of a promised block, or `FileTooBig` when the tree cannot become deeper. The operation must then
-/// be dropped.
+/// Corruption, the lack of a promised block, or `FileTooBig` when the tree cannot become deeper. The operation must
+/// then be dropped.
 pub(super) fn splice(op: &mut Op<'_>, path: &mut Path, mut from: usize, removed: usize, new: &[Extent]) -> Result<()> {
     op.has_merged |= removed > new.len();
     let len = path.leaf().len.saturating_sub(removed) + new.len();
@@ -157,8 +157,8 @@ impl Path {
         self.split(op, height, mid, key, at >= mid)
     }
 
-    /// Moves the entries from `mid` on of the node at `height` to a new node whose first key is `key`. The path follows to
-    /// the `right` one of the two.
+    /// Moves the entries from `mid` on of the node at `height` to a new node whose first key is `key`. The path follows
+    /// to the `right` one of the two.
     fn split(&mut self, op: &mut Op<'_>, height: usize, mid: usize, key: u32, right: bool) -> Result<()> {
         let i = self.at_height(height);
         let Level { block: old, at, len, .. } = self.levels[i];

@@ -1,4 +1,5 @@
-//! Extents that leave one file for another: taken out of a tree with what they map, and put into the tree of the next owner.
+//! Extents that leave one file for another: taken out of a tree with what they map, and put into the tree of the next
+//! owner.
 //!
 //! Nodes stay with their trees: a node's checksum covers its inode's number and generation.
 
@@ -58,7 +59,8 @@ fn part_of(e: &Extent, from: u32, to: u64) -> Extent {
     Extent { logical: from, start: e.start + u64::from(skip), len: (to - u64::from(from)) as u32, ..*e }
 }
 
-/// Puts extents into a hole of the tree, in order. What lies behind its neighbour on the medium, too, becomes part of it.
+/// Puts extents into a hole of the tree, in order. What lies behind its neighbour on the medium, too, becomes part of
+/// it.
 ///
 /// # Errors
 /// As [`splice`]. The operation must then be dropped.

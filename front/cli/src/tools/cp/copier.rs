@@ -1,6 +1,7 @@
 //! Copying trees from one side to another.
 //!
-//! Below what was named, no symbolic link of the target's side is followed: an image may hold a link and, by damage, a directory of the same name.
+//! Below what was named, no symbolic link of the target's side is followed: an image may hold a link and, by damage, a
+//! directory of the same name.
 
 use super::host::Stream;
 use super::tree::{Attributes, Reader, Side, Stat, Tree, Writer};

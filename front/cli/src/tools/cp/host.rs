@@ -166,7 +166,8 @@ impl Tree for Host {
     fn dress(&self, path: &Path, stat: &Stat, attributes: &Attributes) -> Said<()> {
         let perm = match std::os::unix::fs::lchown(path, Some(stat.uid), Some(stat.gid)) {
             Ok(()) => stat.perm,
-            // To give files away takes privilege, which nobody expects of an ordinary user. Setuid and setgid would be another's then.
+            // To give files away takes privilege, which nobody expects of an ordinary user. Setuid and setgid would be
+            // another's then.
             Err(e) if e.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
                 let own = fs::symlink_metadata(path).map_err(at(path))?;
                 let is_same = (own.uid(), own.gid()) == (stat.uid, stat.gid);

@@ -1,4 +1,5 @@
-//! What copying asks of the two sides: files of this machine, and files of an image. Errors are words with the path in them.
+//! What copying asks of the two sides: files of this machine, and files of an image. Errors are words with the path in
+//! them.
 
 use ondol::{FileType, Timestamp};
 use std::ffi::OsString;
@@ -71,8 +72,8 @@ pub(crate) trait Tree {
     /// Gives what the path itself names permissions alone.
     fn set_permissions(&self, path: &Path, perm: u16) -> Said<()>;
 
-    /// Gives what the path itself names owner and group, then these attributes, for capabilities go with the owner, then permissions, which ACLs are a part of, and
-    /// times.
+    /// Gives what the path itself names owner and group, then these attributes, for capabilities go with the owner,
+    /// then permissions, which ACLs are a part of, and times.
     fn dress(&self, path: &Path, stat: &Stat, attributes: &Attributes) -> Said<()>;
 }
 

@@ -49,7 +49,8 @@ fn rename(image: &Path, old: &[u8], new: &[u8]) {
     places.iter().for_each(|&at| file.write_all_at(new, at as u64).unwrap());
 }
 
-/// An image may have two entries of one name, the first a symbolic link out of the directory that is copied to, the second a directory or a file.
+/// An image may have two entries of one name, the first a symbolic link out of the directory that is copied to, the
+/// second a directory or a file.
 #[test]
 fn copying_out_stays_in_its_directory() {
     let desk = Desk::new();

@@ -81,7 +81,8 @@ pub(super) fn chunks(bytes: &[u8]) -> Sum {
     bytes.chunks_exact(16).fold(0, |sum: u64, chunk| sum.wrapping_add(word(&chunk[..8]) ^ word(&chunk[8..])))
 }
 
-/// Calls `read` for each part of `len` bytes, `buffer` at a time, with the place of each, until it says that the file ends.
+/// Calls `read` for each part of `len` bytes, `buffer` at a time, with the place of each, until it says that the file
+/// ends.
 pub(super) fn parts(
     len: usize,
     buffer: &mut [u8],
@@ -107,7 +108,8 @@ pub(super) fn map(path: &Path, populate: bool) -> Result<Mmap, BenchError> {
     if populate {
         options.populate();
     }
-    // SAFETY: the file is of this bench's making, in a directory that nobody else works in, and is not written or cut short before the map is gone.
+    // SAFETY: the file is of this bench's making, in a directory that nobody else works in, and is not written or cut
+    // short before the map is gone.
     unsafe { options.map(&file) }.context(|| path.display().to_string())
 }
 

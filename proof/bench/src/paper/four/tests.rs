@@ -34,7 +34,8 @@ fn every_figure_is_drawn() {
         assert!(rows.len() >= 3 && measured.clone().count() >= rows.len(), "{figure}");
         assert!(measured.clone().all(|value| value["median"].as_f64() >= Some(0.0)), "{figure}");
     }
-    // A fault for each page that lies apart, and no more where they lie side by side: what is counted is no matter of speed.
+    // A fault for each page that lies apart, and no more where they lie side by side: what is counted is no matter of
+    // speed.
     let faults = |row: usize| figures[3]["rows"][row]["values"][3]["median"].as_f64().expect("a count");
     assert!(faults(0) >= 1024.0 && faults(4) <= faults(0), "{text}");
     assert!(text.contains("== figure 8: "), "{text}");

@@ -1,4 +1,5 @@
-//! What only some volumes have: block maps, contents in inodes, clusters, values in inodes, large inodes, few blocks, a log on a disk of its own.
+//! What only some volumes have: block maps, contents in inodes, clusters, values in inodes, large inodes, few blocks, a
+//! log on a disk of its own.
 
 use super::{Scene, lines, log, scene};
 use crate::image::Kind;
@@ -71,7 +72,8 @@ fn inline_data() -> Vec<Scene> {
     ]
 }
 
-/// Blocks that leave a cluster which stays, and are filled again in another place of the file before anything is committed.
+/// Blocks that leave a cluster which stays, and are filled again in another place of the file before anything is
+/// committed.
 fn clusters() -> Vec<Scene> {
     let on = |name, calls: &str| scene(name, "create /a 0644\nwrite /a 0 12288 #1", calls).on(Kind::Clusters);
     vec![

@@ -115,7 +115,8 @@ fn unsynced() -> [Scene; 2] {
     ]
 }
 
-/// As much is removed before its commit as stays, and what stays is more than a ring that is nearly full has room for; and much more than stays.
+/// As much is removed before its commit as stays, and what stays is more than a ring that is nearly full has room for;
+/// and much more than stays.
 fn much_dies() -> [Scene; 2] {
     // What stays is written over, and so in the log where data is journaled: new data could go home in need.
     let files = lines(0..7, |n| format!("create /f{n} 0644\nwrite /f{n} 0 60K #1{n}"));

@@ -1,4 +1,5 @@
-//! New data that waits for its commit, in memory or at home: deleted, cut, written over, beside the commit that writes it.
+//! New data that waits for its commit, in memory or at home: deleted, cut, written over, beside the commit that writes
+//! it.
 
 use super::super::scenarios::full;
 use super::{Mount, Scene, lines, scene};

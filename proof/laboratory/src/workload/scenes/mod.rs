@@ -1,7 +1,7 @@
 //! Workloads that come to the places which matter when power is lost near them, and those that regressions once needed.
 //!
-//! They are made so that single places are reached for certain; random workloads meet them by chance, and what meets something new is
-//! varied. Each is explored in all data modes.
+//! They are made so that single places are reached for certain; random workloads meet them by chance, and what meets
+//! something new is varied. Each is explored in all data modes.
 
 mod edges;
 mod failing;
@@ -118,7 +118,8 @@ pub fn scenes() -> impl Iterator<Item = Workload> + Send {
     all.into_iter().flatten().flat_map(Scene::workloads)
 }
 
-/// All of them for volumes in pools, whose blocks are pages: those of other volumes as they are, and as large in blocks as they are there; and what such blocks take to be full.
+/// All of them for volumes in pools, whose blocks are pages: those of other volumes as they are, and as large in blocks
+/// as they are there; and what such blocks take to be full.
 fn scenes_in_pages() -> impl Iterator<Item = Workload> + Send {
     let own = [journal::in_pages(), trees::in_pages(), names::in_pages()].into_iter().flatten();
     let own = own.flat_map(Scene::workloads).map(|w| Workload { name: format!("{} in pages", w.name), ..w });

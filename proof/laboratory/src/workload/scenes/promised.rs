@@ -1,5 +1,6 @@
-//! What is durable when a call returns: by `chattr +S` and `+D`, and by an fsync of one file. Every kind of call on every kind of volume, since what a call changes (an inode, a block of
-//! attributes, contents alone) is another thing on each.
+//! What is durable when a call returns: by `chattr +S` and `+D`, and by an fsync of one file. Every kind of call on
+//! every kind of volume, since what a call changes (an inode, a block of attributes, contents alone) is another thing
+//! on each.
 
 use super::{Mount, Scene, lines, scene};
 use crate::image::Kind;
@@ -19,7 +20,8 @@ const KINDS: [Kind; 11] = [
     Kind::Pool,
 ];
 
-/// Files and directories with something in them. The attribute of `/a` is in its inode, in a block, or in an inode of its own.
+/// Files and directories with something in them. The attribute of `/a` is in its inode, in a block, or in an inode of
+/// its own.
 const BEFORE: &str = "mkdir /d 0755\ncreate /d/a 0644\nwrite /d/a 0 50 #1\ncreate /a 0644\nwrite /a 0 9000 #2\nsetxattr /a user.v 300 #3\ncreate /b 0644\n\
     write /b 0 9000 #4\ncreate /c 0644\nwrite /c 0 40 #5\nsetxattr /c user.v 2000 #6\n";
 

@@ -1,4 +1,5 @@
-//! Something that lies in the log is freed, and its place taken by something else: what is replayed must not come home over it.
+//! Something that lies in the log is freed, and its place taken by something else: what is replayed must not come home
+//! over it.
 
 use super::{Kind, Mount, Scene, lines, scene};
 
@@ -98,7 +99,8 @@ pub(super) fn scenes() -> Vec<Scene> {
         )
         .on(Kind::OrphanFile),
     );
-    // Blocks of an inode table in which nobody lives any more, and whose bytes are at home alone. The first numbers share a block with the system's own inodes.
+    // Blocks of an inode table in which nobody lives any more, and whose bytes are at home alone. The first numbers
+    // share a block with the system's own inodes.
     let live = lines(1..40, |n| format!("create /i{n} 0644\nsetxattr /i{n} user.v 60 #{n}"));
     let die = lines(2..40, |n| format!("unlink /i{n}"));
     all.push(

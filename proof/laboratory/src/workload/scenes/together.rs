@@ -1,4 +1,5 @@
-//! Several threads: checkpoints beside commits, group commits, new data that others write home, locks in each other's way.
+//! Several threads: checkpoints beside commits, group commits, new data that others write home, locks in each other's
+//! way.
 
 use super::{Kind, Mount, Scene, lines, log, scene};
 
