@@ -74,6 +74,20 @@ fn recovery_of_names_may_be_cut_and_repeated() {
     assert_eq!(lost.contents(), after);
 }
 
+/// The disk has refused a recovery one name of a file, and what it made for another one has nothing of the file.
+#[test]
+fn what_a_recovery_has_left_in_part_is_made_anew() {
+    // The twins' own names, by name: gone, old, short, tmp, twin-1, twin-2, void.
+    for n in [4, 5] {
+        let dir = tempfile::tempdir().unwrap();
+        let (lost, after) = changed(dir.path());
+        let own = format!("{}-{}-{n}", lost.client.log.mark(), lost.slot(0).0);
+        fs::write(dir.path().join(own), "").unwrap();
+        lost.recover(true);
+        assert_eq!(lost.contents(), after);
+    }
+}
+
 /// Somebody makes a file of a name while recovery is cut: it is not replaced.
 #[test]
 fn names_that_are_taken_between_two_recoveries_stay_taken() {
