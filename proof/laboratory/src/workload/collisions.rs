@@ -45,8 +45,9 @@ impl Names {
                 pairs.push([other, n]);
             }
         }
-        let mut others: Vec<(u32, u64)> =
-            (TRIED..TRIED + 64).map(|n| (major(n), n)).filter(|(hash, _)| !known.contains_key(hash)).collect();
+        // Far apart: the legacy hash puts similar names side by side.
+        let others = (1..=256).map(|n| n * (u64::MAX / 256)).map(|n| (major(n), n));
+        let mut others: Vec<(u32, u64)> = others.filter(|(hash, _)| !known.contains_key(hash)).collect();
         others.sort_unstable();
         Self { pairs, others, hash }
     }
@@ -68,7 +69,7 @@ impl Names {
     pub(super) fn calls(&self, seed: u64) -> Vec<Op> {
         let random = Fixed::new(Timestamp::default(), seed);
         let below = |n: usize| random.random_u32() as usize % n;
-        let few = self.others.iter().step_by(8).map(|(_, n)| *n);
+        let few = self.others.iter().step_by(32).map(|(_, n)| *n);
         let names: Vec<String> = self.pairs.iter().flatten().copied().chain(few).map(path).collect();
         let line = |_| {
             let (name, other) = (&names[below(names.len())], &names[below(names.len())]);
