@@ -53,8 +53,8 @@ impl<S: Subject> Explorer<'_, S> {
         while read.len() > MOST {
             read.swap_remove(random.random_u32() as usize % read.len());
         }
-        let goes_on = self.tear_all(place, cut, &read, random);
-        goes_on && read.into_iter().all(|at| self.report.states < most && self.vary_one(place, cut, at, random))
+        let goes_on = read.iter().all(|at| self.report.states < most && self.vary_one(place, cut, *at, random));
+        goes_on && self.tear_all(place, cut, &read, random)
     }
 
     /// All that recovery reads is there in part, at once: two copies of the same are no more than one then.
