@@ -15,7 +15,7 @@ pub enum Policy {
     /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task with the highest of random
     /// priorities runs, and falls below all others at `depth - 1` random ones of the first `steps` points. A defect
     /// that needs `depth` ordered events is found with a probability that does not fall with the number of other
-    /// events. With every other two seeds it stays below those that give way later, too.
+    /// events.
     Priorities {
         /// How many events in order a defect may need; at least 1.
         depth: u32,
@@ -98,9 +98,6 @@ impl Random {
     }
 }
 
-/// So often others may give way before a task that was stalled goes on: as long as a log needs to go round its ring.
-const PATIENCE: u32 = 256;
-
 /// A task that ran so long without giving way may be waiting for another one in a way of its own.
 const LONG_TURN: u32 = 100_000;
 
@@ -127,10 +124,6 @@ struct Priorities {
     of: BTreeMap<usize, u64>,
     /// Below this are those that have fallen; the last to fall is the lowest.
     floor: u64,
-    /// Below this are those that were stalled where they fell: also those that give way, so many times, come before
-    /// them.
-    stalled: u64,
-    patience: u32,
     changes: BTreeSet<u64>,
     /// Only such points count.
     of_untold: bool,
@@ -160,21 +153,7 @@ impl Choice {
             Policy::Untold { depth, places } => (changes(depth, places), true),
             Policy::At { point, then } => (BTreeSet::from([point, point.saturating_add(then)].map(u64::from)), false),
         };
-        // In half of the runs.
-        let stalls = match policy {
-            Policy::At { point, .. } => point % 2 == 1,
-            _ => seed / 2 % 2 == 1,
-        };
-        let priorities = Priorities {
-            of: BTreeMap::new(),
-            floor: 1 << 32,
-            stalled: 1 << 31,
-            patience: if stalls { PATIENCE } else { 0 },
-            changes,
-            of_untold,
-            points: 0,
-            turn: 0,
-        };
+        let priorities = Priorities { of: BTreeMap::new(), floor: 1 << 32, changes, of_untold, points: 0, turn: 0 };
         Self { random, way: Way::Priorities(priorities) }
     }
 
@@ -216,16 +195,8 @@ impl Priorities {
         let is_change = counts && self.changes.contains(&self.points);
         let falls = is_change || at == At::GaveWay || self.turn >= LONG_TURN;
         if let Some(current) = current.filter(|_| falls) {
-            let stalls = is_change && self.patience > 0;
-            let below = if stalls { &mut self.stalled } else { &mut self.floor };
-            *below -= 1;
-            self.of.insert(current, *below);
-            if !stalls {
-                self.patience = self.patience.saturating_sub(1);
-                if self.patience == 0 {
-                    self.floor = self.floor.min(self.stalled);
-                }
-            }
+            self.floor -= 1;
+            self.of.insert(current, self.floor);
         }
         self.points += u64::from(counts);
         let next = ready.iter().copied().max_by_key(|task| (self.of[task], *task)).expect("some task is ready");
