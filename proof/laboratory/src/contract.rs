@@ -71,11 +71,14 @@ impl View<'_> {
             let within = calls.checked_sub(1).and_then(|call| self.run.within.get(call)).into_iter().flatten();
             within.chain([&self.run.states[calls]])
         };
+        // Asked once, and not for each byte and call.
+        let is_simple = !self.moves_any() && !self.has_commits();
         // What later calls made of it, where it was by then.
         let later = |at| {
-            let places = (self.k + 1..=self.most).filter_map(move |calls| Some((calls, self.moved_to(id, at, calls)?)));
+            let to = move |calls| if is_simple { Some(at) } else { self.moved_to(id, at, calls) };
+            let places = (self.k + 1..=self.most).filter_map(move |calls| Some((calls, to(calls)?)));
             let places = places.filter(move |(calls, now)| {
-                self.moved_to(id, at, calls - 1).is_none_or(|before| self.may_be_alone(id, *calls, before, *now))
+                is_simple || to(calls - 1).is_none_or(|before| self.may_be_alone(id, *calls, before, *now))
             });
             places.flat_map(move |(calls, at)| led_to(calls).map(move |m| byte_in(m, at)))
         };
@@ -107,6 +110,12 @@ impl View<'_> {
     /// What failed calls may have left by then.
     fn strays(&self) -> impl Iterator<Item = &Model> {
         self.run.strays.iter().filter(|(call, _)| self.least <= *call).map(|(_, model)| model)
+    }
+
+    /// Whether one of the calls that count may move what files hold.
+    fn moves_any(&self) -> bool {
+        let moves = |op: &Op| matches!(op, Op::Fallocate { .. } | Op::Exchange { .. });
+        self.run.ops.get(self.k..self.most).is_none_or(|ops| ops.iter().any(moves))
     }
 
     /// Whether a map is committed among the calls that count.

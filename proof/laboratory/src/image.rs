@@ -188,7 +188,7 @@ impl Kind {
     pub fn make(self) -> Result<Vec<Layer>, String> {
         let mut made = self.make_zeroed()?;
         // What lies in a pool has pages for what is in use alone.
-        if self != Self::Pool {
+        if !matches!(self, Self::Pages | Self::Pool) {
             made[0] = with_garbage(&made[0]);
         }
         Ok(made)
