@@ -10,18 +10,20 @@ use ondol_laboratory::faults::Faults;
 use ondol_laboratory::workload::apart;
 use ondol_power::Sampling;
 
-/// Programs that are tried of each.
+/// Programs in which nothing is to be found, and those in which something is, at most.
 const PROGRAMS: usize = 40;
+const UNTIL_FOUND: usize = 400;
 
 const PLANTED: [Defect; 3] = [Defect::UnheardHomeError, Defect::UnheardFlushError, Defect::UnheardTailError];
 
 /// What is wrong with one of some programs, if anything.
 fn look(engine: JournalEngine, plant: Option<Defect>) -> Option<String> {
+    let programs = if plant.is_some() { UNTIL_FOUND } else { PROGRAMS };
     let sampling = Sampling::default().at_most(16);
     let limits = Limits { sampling, depth: 0, recrash_every: 0, second_opinion_every: 0, ..Limits::default() };
     let limits = Limits { use_every: 0, about: Some(100), ..limits };
     let (data, domain) = (DataMode::Ordered, Domain::Adr);
-    apart(1).filter(|workload| workload.image.is_possible()).take(PROGRAMS).enumerate().find_map(|(n, workload)| {
+    apart(1).filter(|workload| workload.image.is_possible()).take(programs).enumerate().find_map(|(n, workload)| {
         let fault = Some(Faults::Search { seed: n as u64, count: 5 });
         let prey = Prey { engine, data, plant, seed: 1, limits, fault, domain, store: None };
         let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();
