@@ -2,7 +2,7 @@
 //!
 //! Design: `docs/design/data.md`.
 
-use crate::{Engine, Extent};
+use crate::Extent;
 
 /// What blocks held before data is written to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Run {
 /// Where the data of a run goes, and when it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// To its final location in the call (`write_data`, [`Engine::write_new`]); it is flushed before the next
+    /// To its final location in the call (`write_data`, [`crate::Engine::write_new`]); it is flushed before the next
     /// commit.
     InPlace,
     /// Into memory ([`crate::Handle::put_data`]): its commit writes it in place before it counts, or into the log where
@@ -49,17 +49,6 @@ pub enum Placement {
 impl Run {
     /// The number of no block.
     pub const UNALLOCATED: u64 = 1 << 62;
-}
-
-impl Placement {
-    /// How much of its promise a handle needs for `blocks` blocks of data that go there.
-    pub fn cost(self, engine: &dyn Engine, blocks: u32) -> u32 {
-        match self {
-            Self::InPlace => 0,
-            Self::Delayed | Self::Page => engine.new_data_cost(blocks),
-            Self::Logged => blocks,
-        }
-    }
 }
 
 /// Bytes of data, to be put into a handle of lifetime `'v`.
