@@ -16,7 +16,7 @@
 //! `docs/design/swap.md`.
 
 use crate::area::{Area, LogMap};
-use crate::block_engine::{LogFormat, Sealed, Swap};
+use crate::block_engine::{AboutLog, LogFormat, Sealed, Swap};
 use crate::contract::Tid;
 use crate::jbd2::{Jbd2Log, open_log};
 use crate::{Ground, JournalError, Result};
@@ -53,8 +53,8 @@ struct SwapLog {
 }
 
 impl LogFormat for SwapLog {
-    fn name(&self) -> &'static str {
-        "swap"
+    fn about(&self) -> AboutLog {
+        AboutLog { name: "swap", ..self.log.about() }
     }
 
     fn area(&self) -> &Area {
@@ -69,24 +69,16 @@ impl LogFormat for SwapLog {
         self.log.log(at, tx, barrier)
     }
 
-    fn orders_staged(&self) -> bool {
-        self.log.orders_staged()
-    }
-
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
         self.log.set_tail(tid, at)
     }
 
-    fn swap(&self) -> Option<&dyn Swap> {
-        Some(self)
+    fn swap(&self) -> Option<(&dyn Swap, u64)> {
+        Some((self, self.most))
     }
 }
 
 impl Swap for SwapLog {
-    fn most(&self) -> u64 {
-        self.most
-    }
-
     fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>> {
         self.log.places(at, tx)
     }

@@ -27,6 +27,7 @@ mod commit;
 mod room;
 mod steps;
 
+use crate::block_engine::NewData;
 use crate::block_engine::running::Running;
 use crate::cache::AtHome;
 use crate::common::{self, Common};
@@ -169,7 +170,7 @@ impl Engine for BatchEngine {
                 .filter_map(|block| core.cache.forget(block))
                 .collect()
         };
-        let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, None);
+        let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, NewData::Logged);
         core.room.joined(reserved, published.joined);
         core.room.give_back(published.given_back);
         if core.running_is_large() {

@@ -50,7 +50,7 @@ impl Core {
     fn checkpoint(&self, blocks: usize) -> Result<bool> {
         let _one_at_a_time = self.checkpoint_lock.lock();
         self.check_alive()?;
-        let begun = self.pending.lock().begin_checkpoint(blocks, self.log.swap().map(Swap::most));
+        let begun = self.pending.lock().begin_checkpoint(blocks, self.log.swap().map(|(_, most)| most));
         let Some(mut due) = begun else { return Ok(false) };
         let result = self.bring_home(&mut due);
         let released = self.pending.lock().end_checkpoint();
@@ -60,7 +60,7 @@ impl Core {
     }
 
     fn bring_home(&self, due: &mut Due) -> Result<()> {
-        if let Some(swap) = self.log.swap() {
+        if let Some((swap, _)) = self.log.swap() {
             keep_out_of_the_ring(swap, due);
         }
         self.write_home(&due.copies)?;
@@ -116,7 +116,7 @@ impl Core {
 
     /// Records where recovery starts, durably, and with it swaps home what is due to be.
     fn put_tail(&self, due: &Due, tid: Tid, at: Option<u64>) -> Result<()> {
-        let Some(swap) = self.log.swap() else {
+        let Some((swap, _)) = self.log.swap() else {
             self.log.set_tail(tid, at)?;
             return self.flush();
         };

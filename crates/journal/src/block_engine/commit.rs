@@ -145,7 +145,7 @@ impl Core {
         if self.pending.lock().is_empty() {
             self.log.set_tail(tid, Some(start))?;
         }
-        let early = !self.log.orders_staged() && !self.in_place.covers(self.in_place.written());
+        let early = self.new_data.is_named() && !self.in_place.covers(self.in_place.written());
         if early {
             self.flush()?;
             self.stats.lock().early_flushes += 1;
@@ -157,7 +157,7 @@ impl Core {
 
         (committed.last, committed.head) = (tid, self.ring_add(start, written));
         self.count(&tx, written);
-        let places = self.log.swap().map(|swap| swap.places(start, &tx)).unwrap_or_default();
+        let places = self.log.swap().map(|(swap, _)| swap.places(start, &tx)).unwrap_or_default();
         self.completed(tx, places, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
         drop(take(blocks));
@@ -169,7 +169,7 @@ impl Core {
     /// Space was promised before any of this was published. Should that be wrong, the log on the medium is worth more
     /// than this transaction.
     fn must_fit(&self, tx: &Sealed) -> Result<()> {
-        let staged = u64::from(self.log.new_data_cost(tx.staged.len() as u32));
+        let staged = u64::from(self.new_data.cost(tx.staged.len() as u32, self.block_size));
         let need = self.log.cost(tx.images.len() as u64, tx.revoked.len() as u64) + staged;
         let left = self.log.area().ring_blocks().saturating_sub(self.space.used());
         if need <= left { Ok(()) } else { Err(JournalError::Overrun { need, left }) }

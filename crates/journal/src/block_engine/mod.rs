@@ -23,7 +23,7 @@ mod stage;
 mod steps;
 
 pub use checkpoint::BATCH;
-pub(crate) use log::{LogFormat, Sealed, Swap};
+pub(crate) use log::{AboutLog, LogFormat, Named, NewData, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
@@ -50,6 +50,7 @@ use std::ops::Deref;
 pub(crate) struct Core {
     common: Common,
     log: Box<dyn LogFormat>,
+    new_data: NewData,
     running: Running,
     space: Space,
     pending: Arc<Mutex<Pending>>,
@@ -91,6 +92,7 @@ impl BlockEngine {
             journaled_data: journals,
             running: Running::new(first),
             space: Space::new(log.as_ref(), common.waiters.clone()),
+            new_data: log.about().new_data,
             log,
             turns: Turns::default(),
             durable: AtomicU64::new(first.0 - 1),
@@ -144,7 +146,7 @@ impl Engine for BlockEngine {
     }
 
     fn about(&self) -> About {
-        About { name: self.core.log.name(), max_blocks: self.core.space.max_handle(), logs_bytes: false }
+        About { name: self.core.log.about().name, max_blocks: self.core.space.max_handle(), logs_bytes: false }
     }
 
     fn reserve(&self, blocks: u32) -> Result<()> {
@@ -172,8 +174,8 @@ impl Engine for BlockEngine {
             let blocks = cached.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
             blocks.filter_map(|block| self.core.cache.forget(block)).collect()
         };
-        let (env, log) = (self.core.env.as_ref(), Some(self.core.log.as_ref()));
-        let published = self.core.running.publish(set, self.core.block_size, env, forget, log);
+        let core = &self.core;
+        let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, core.new_data);
         self.core.space.joined(reserved, published.joined);
         if published.given_back > 0 {
             self.core.space.give_back(published.given_back);
@@ -188,19 +190,19 @@ impl Engine for BlockEngine {
     }
 
     fn place(&self, run: &Run) -> (Placement, u32) {
-        let (core, log, all) = (&self.core, &self.core.log, run.extent.len);
+        let (core, all) = (&self.core, run.extent.len);
         if run.journaled && !core.journaled_data.load(Relaxed) {
             core.journaled_data.store(true, SeqCst);
             core.cached_data.store(true, SeqCst);
         }
-        let delays = log.keeps_new_data();
+        let delays = matches!(core.new_data, NewData::Kept);
         // The log says of new data whether it has arrived in place.
-        let tells = !log.orders_staged();
+        let tells = core.new_data.is_named();
         let is_cached = || core.caches_data();
         let knows = |block| core.knows(Extent { start: block, len: 1 });
         match run.before {
             Before::New if tells || delays && !run.journaled => {
-                let in_place = log.passes(run.bytes) || delays && !may_delay(run, core.block_size);
+                let in_place = core.log.passes(run.bytes) || delays && !may_delay(run, core.block_size);
                 (if in_place { Placement::InPlace } else { Placement::Delayed }, all)
             }
             _ if run.journaled => (Placement::Logged, all),
@@ -228,7 +230,7 @@ impl Engine for BlockEngine {
     }
 
     fn new_data_cost(&self, blocks: u32) -> u32 {
-        self.core.log.new_data_cost(blocks)
+        self.core.new_data.cost(blocks, self.core.block_size)
     }
 
     fn tid(&self) -> Tid {

@@ -1,6 +1,6 @@
 //! The running transaction: the buffers that closed handles have changed and the blocks that they have freed.
 
-use super::LogFormat;
+use super::NewData;
 use super::early::Early;
 use super::stage::Runs;
 use crate::Block;
@@ -177,7 +177,7 @@ impl Running {
 
     /// Takes blocks that are freed out of what the transaction `tid` has to write; `lost` more are home. Returns what
     /// comes back of their promises. The caller keeps the switch away.
-    fn bury(&self, freed: &[Arc<Buf>], lost: u32, tid: Tid, log: Option<&dyn LogFormat>) -> u32 {
+    fn bury(&self, freed: &[Arc<Buf>], lost: u32, tid: Tid, given_back: impl FnOnce(u32) -> u32) -> u32 {
         let (mut others, mut newborn) = (0, 0);
         for buf in freed {
             let mut state = buf.state.lock();
@@ -199,7 +199,7 @@ impl Running {
         }
         self.held.fetch_sub(dead, Relaxed);
         self.dead.fetch_add(dead, Relaxed);
-        let back = others + log.map_or(newborn + lost, |log| log.given_back(newborn + lost));
+        let back = others + given_back(newborn + lost);
         self.promised.fetch_sub(u64::from(back), Relaxed);
         if self.buried.fetch_add(dead, Relaxed) + dead > self.held.load(Relaxed).max(FEW) {
             self.sweep();
@@ -247,15 +247,15 @@ impl Running {
     }
 
     /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. New data keeps of the
-    /// handle's promise what `log` says that it costs, if there is one. What the handle frees does not join, and what
-    /// the transaction had of that leaves it.
+    /// handle's promise what `new_data` says that it costs. What the handle frees does not join, and what the
+    /// transaction had of that leaves it.
     pub(crate) fn publish(
         &self,
         set: WriteSet<'_>,
         block_size: usize,
         env: &dyn Env,
         forget: impl FnOnce(&[(Extent, Kind)]) -> Vec<Arc<Buf>>,
-        log: Option<&dyn LogFormat>,
+        new_data: NewData,
     ) -> Published {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
@@ -266,7 +266,7 @@ impl Running {
         // blocks.
         let gone = forget(&freed);
         let lost = self.early.lose(&freed);
-        let given_back = self.bury(&gone, lost, *tid, log);
+        let given_back = self.bury(&gone, lost, *tid, |blocks| new_data.given_back(blocks, block_size));
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
         let (mut newborn, mut over) = (Vec::new(), Vec::new());
@@ -294,12 +294,12 @@ impl Running {
             if staged.over { &mut over } else { list }.push(staged.buf);
         }
         let home = (newborn.len() + over.len()) as u32;
-        let joined = new.len() as u32 + logged + log.map_or(home, |log| log.new_data_cost(home));
+        let joined = new.len() as u32 + logged + new_data.cost(home, block_size);
         // A commit that is under way may still write what was there before, so these must wait for their own.
         new.append(&mut over);
         self.promised.fetch_add(u64::from(joined), Relaxed);
         self.held.fetch_add((new.len() + newborn.len()) as u64, Relaxed);
-        if let Some(least) = log.and_then(LogFormat::stages_from) {
+        if let Some(least) = new_data.stages_from(block_size) {
             newborn = self.new_runs.add_long(newborn, least);
         }
         new.append(&mut newborn);

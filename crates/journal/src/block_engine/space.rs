@@ -48,7 +48,7 @@ impl Space {
     pub(crate) fn new(log: &dyn LogFormat, waiters: Arc<Waiters>) -> Self {
         let ring = log.area().ring_blocks();
         let many = ring.max(64);
-        let most_logged = ring * log.images_per_block();
+        let most_logged = ring * log.about().images_per_block;
         let fixed = log.cost(0, most_logged) + 2;
         let max_tx = ring / HANDLE_SHARE;
         let mut space = Self {

@@ -7,8 +7,8 @@
 //! oldest goes first: what is deleted in time is never written. What is home then, and does not change, is an ordinary
 //! block of the cache, and the transaction only knows of it ([`super::early`]).
 
-use super::Core;
 use super::running::{Frozen, Switched};
+use super::{Core, NewData};
 use crate::Block;
 use crate::Result;
 use crate::area::{MERGE, runs, write_runs};
@@ -158,7 +158,7 @@ impl Core {
             return Ok(true);
         }
         let write = |images: &[(u64, Block)]| self.write_unnamed(images);
-        let staged = self.or_abort(self.running.stage_runs(most, |image| self.log.sum(image), write))?;
+        let staged = self.or_abort(self.running.stage_runs(most, |image| self.new_data.sum(image), write))?;
         self.stats.lock().staged_early_blocks += staged.unwrap_or(0);
         Ok(staged.is_some())
     }
@@ -166,7 +166,7 @@ impl Core {
     /// Writes new data home of which the log may say nothing: then it waits for a flush as all that is written in
     /// place.
     fn write_unnamed(&self, images: &[(u64, Block)]) -> Result<()> {
-        if !self.log.keeps_new_data() {
+        if !matches!(self.new_data, NewData::Kept) {
             return self.write_data_runs(images);
         }
         let dirty = self.in_place.write(images.len() * self.block_size, || self.write_data_runs(images))?;
@@ -206,9 +206,9 @@ impl Core {
         images: BlockImages,
         (promised, early): (u64, usize),
     ) -> (BlockImages, BlockImages) {
-        let mut goes = decide(blocks, &images, &|run| self.log.goes_home(run));
+        let mut goes = decide(blocks, &images, &|run| self.new_data.goes_home(run));
         let logged = goes.iter().filter(|goes| !**goes).count();
-        let named = self.log.new_data_cost((goes.len() - logged + early) as u32);
+        let named = self.new_data.cost((goes.len() - logged + early) as u32, self.block_size);
         let over = (logged as u64 + u64::from(named)).saturating_sub(promised);
         if over > 0 && !self.space.takes_more(promised, over) {
             goes = decide(blocks, &images, &|_| true);
@@ -224,7 +224,7 @@ impl Core {
     /// rising number.
     pub(super) fn named(&self, early: Vec<(u64, u32)>, home: &[(u64, Block)]) -> Vec<(u64, u32)> {
         let mut named = early;
-        named.extend(home.iter().filter_map(|(block, image)| Some((*block, self.log.sum(image)?))));
+        named.extend(home.iter().filter_map(|(block, image)| Some((*block, self.new_data.sum(image)?))));
         named.sort_unstable();
         named
     }

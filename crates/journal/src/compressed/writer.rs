@@ -2,9 +2,8 @@
 
 use super::sums::Sums;
 use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
-use crate::Block;
 use crate::area::{Area, LogMap};
-use crate::block_engine::{LogFormat, Sealed};
+use crate::block_engine::{AboutLog, LogFormat, Named, NewData, Sealed};
 use crate::contract::Tid;
 use crate::device::{Passing, compresses};
 use crate::stats::EngineStats;
@@ -73,8 +72,10 @@ impl UnitLog {
 }
 
 impl LogFormat for UnitLog {
-    fn name(&self) -> &'static str {
-        "compressed"
+    fn about(&self) -> AboutLog {
+        let (plain, dense, early) = (STAGE_PLAIN, STAGE_DENSE, STAGE_EARLY);
+        let named = Named { plain, dense, early, entry: unit::STAGED, sum: Sums::of };
+        AboutLog { name: "compressed", images_per_block: IMAGES_PER_BLOCK, new_data: NewData::Named(named) }
     }
 
     fn area(&self) -> &Area {
@@ -84,36 +85,6 @@ impl LogFormat for UnitLog {
     fn cost(&self, images: u64, revokes: u64) -> u64 {
         let block_size = self.area.block_size() as u64;
         unit::most_bytes(block_size, images, revokes).div_ceil(block_size)
-    }
-
-    fn images_per_block(&self) -> u64 {
-        IMAGES_PER_BLOCK
-    }
-
-    fn goes_home(&self, run: &[(u64, Block)]) -> bool {
-        let bytes = run.len() * self.area.block_size();
-        // One block in eight tells for the run.
-        let dense = || run.iter().step_by(8).all(|(_, image)| unit::looks_random(image));
-        bytes >= STAGE_PLAIN || bytes >= STAGE_DENSE && dense()
-    }
-
-    fn stages_from(&self) -> Option<u32> {
-        Some(STAGE_EARLY.div_ceil(self.area.block_size()) as u32)
-    }
-
-    fn sum(&self, image: &[u8]) -> Option<u32> {
-        Some(Sums::of(image))
-    }
-
-    fn new_data_cost(&self, blocks: u32) -> u32 {
-        // Runs of a block each in the tables, if all of it goes home.
-        let entries = (blocks as usize * unit::STAGED).div_ceil(self.area.block_size()) as u32;
-        entries + u32::from(blocks > 0)
-    }
-
-    fn given_back(&self, blocks: u32) -> u32 {
-        // Of entries what is whole: those of the others are rounded up.
-        (blocks as usize * unit::STAGED / self.area.block_size()) as u32
     }
 
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
@@ -134,10 +105,6 @@ impl LogFormat for UnitLog {
         parts.push(&padding);
         self.area.write(at, &parts)?;
         Ok(size.div_ceil(self.area.block_size()) as u64)
-    }
-
-    fn orders_staged(&self) -> bool {
-        false
     }
 
     fn durable(&self, tid: Tid) {

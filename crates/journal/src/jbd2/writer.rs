@@ -3,7 +3,7 @@
 use crate::Block;
 use crate::Result;
 use crate::area::{Area, LogMap};
-use crate::block_engine::{LogFormat, Sealed};
+use crate::block_engine::{AboutLog, LogFormat, NewData, Sealed};
 use crate::contract::Tid;
 use crate::device::Passing;
 use ondol_block::{BlockStore, DeviceClass};
@@ -142,8 +142,9 @@ impl Jbd2Log {
 }
 
 impl LogFormat for Jbd2Log {
-    fn name(&self) -> &'static str {
-        "classic"
+    fn about(&self) -> AboutLog {
+        let new_data = if self.keeps.is_some() { NewData::Kept } else { NewData::Logged };
+        AboutLog { name: "classic", images_per_block: 1, new_data }
     }
 
     fn area(&self) -> &Area {
@@ -159,30 +160,6 @@ impl LogFormat for Jbd2Log {
         barrier()?;
         self.append_commit((at + written) % self.area.ring_blocks(), tx.tid)?;
         Ok(written + 1)
-    }
-
-    fn orders_staged(&self) -> bool {
-        true
-    }
-
-    fn keeps_new_data(&self) -> bool {
-        self.keeps.is_some()
-    }
-
-    fn goes_home(&self, _run: &[(u64, Block)]) -> bool {
-        self.keeps_new_data()
-    }
-
-    fn stages_from(&self) -> Option<u32> {
-        self.keeps.as_ref().map(|_| 1)
-    }
-
-    fn new_data_cost(&self, blocks: u32) -> u32 {
-        if self.keeps_new_data() { 0 } else { blocks }
-    }
-
-    fn given_back(&self, blocks: u32) -> u32 {
-        self.new_data_cost(blocks)
     }
 
     fn passes(&self, _bytes: usize) -> bool {

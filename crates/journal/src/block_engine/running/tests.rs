@@ -60,7 +60,7 @@ impl Transaction {
             let blocks = freed.iter().flat_map(|(extent, _)| extent.start..extent.start + u64::from(extent.len));
             blocks.filter_map(|block| self.cache.forget(block)).collect()
         };
-        self.running.publish(set, SIZE, &self.env, forget, None);
+        self.running.publish(set, SIZE, &self.env, forget, NewData::Logged);
     }
 
     fn listed(&self) -> usize {
