@@ -397,7 +397,6 @@ impl BlockStore for FileStore {
         Caps {
             atomic_unit: 512,
             durable_flush: !self.on_memory,
-            byte_addressable: false,
             swap: None,
             batch: None,
             read_only: self.access == Access::Read,

@@ -49,7 +49,6 @@ impl BlockStore for JoinedStore {
         Caps {
             atomic_unit: a.atomic_unit.min(b.atomic_unit),
             durable_flush: a.durable_flush && b.durable_flush,
-            byte_addressable: false,
             swap: None,
             batch: None,
             read_only: a.read_only || b.read_only,
@@ -60,11 +59,6 @@ impl BlockStore for JoinedStore {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (store, at) = self.part("read", offset, buf.len() as u64)?;
         store.read(at, buf)
-    }
-
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let (store, at) = self.part("read", offset, len as u64)?;
-        store.with(at, len, f)
     }
 
     fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {

@@ -50,7 +50,6 @@ impl BlockStore for LayerStore {
         Caps {
             atomic_unit: 512,
             durable_flush: false,
-            byte_addressable: true,
             swap: None,
             batch: self.batches.most,
             read_only: false,
@@ -61,20 +60,6 @@ impl BlockStore for LayerStore {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let at = self.start("read", offset, buf.len())?;
         self.layer.read().read(at, buf);
-        Ok(())
-    }
-
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let at = self.start("read", offset, len)?;
-        let layer = self.layer.read();
-        match layer.borrow(at, len) {
-            Some(bytes) => f(bytes),
-            None => {
-                let mut buf = vec![0; len];
-                layer.read(at, &mut buf);
-                f(&buf);
-            }
-        }
         Ok(())
     }
 
@@ -128,9 +113,6 @@ mod tests {
         let mut buf = [0; 4];
         store.read(4198, &mut buf).unwrap();
         assert_eq!((buf, layer.to_bytes()[4000]), ([1, 1, 7, 7], 7));
-        let mut lent = Vec::new();
-        store.with(4198, 4, &mut |bytes| lent.extend_from_slice(bytes)).unwrap();
-        assert_eq!(lent, buf);
         assert!(store.read(8190, &mut buf).is_err());
         assert!(store.discard(4199, 3000).unwrap());
         store.read(4197, &mut buf).unwrap();

@@ -195,14 +195,7 @@ impl BlockStore for OverlayStore {
     }
 
     fn caps(&self) -> Caps {
-        Caps {
-            durable_flush: false,
-            byte_addressable: false,
-            swap: None,
-            batch: None,
-            read_only: false,
-            ..self.inner.caps()
-        }
+        Caps { durable_flush: false, swap: None, batch: None, read_only: false, ..self.inner.caps() }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {

@@ -56,7 +56,6 @@ impl BlockStore for RamStore {
         Caps {
             atomic_unit: 512,
             durable_flush: false,
-            byte_addressable: true,
             swap: None,
             batch: self.batches.most,
             read_only: false,
@@ -68,13 +67,6 @@ impl BlockStore for RamStore {
         let range = self.range("read", offset, buf.len())?;
         self.counters.read(buf.len());
         buf.copy_from_slice(&self.bytes.read()[range]);
-        Ok(())
-    }
-
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let range = self.range("read", offset, len)?;
-        self.counters.read(len);
-        f(&self.bytes.read()[range]);
         Ok(())
     }
 

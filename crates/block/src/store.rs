@@ -10,8 +10,6 @@ pub struct Caps {
     pub atomic_unit: u32,
     /// `flush` makes data survive a power cut; false for memory that only outlives the process.
     pub durable_flush: bool,
-    /// The store is memory: [`BlockStore::with`] lends the stored bytes themselves.
-    pub byte_addressable: bool,
     /// Blocks can exchange their contents without a copy: what one [`BlockStore::exchange`] takes.
     pub swap: Option<Swaps>,
     /// Many changes can be made as one: the most bytes that the writes of one [`BlockStore::submit`] have.
@@ -52,17 +50,6 @@ pub trait BlockStore: Send + Sync {
     /// # Errors
     /// `OutOfRange`, or the medium's failure; `buf` is then undefined.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
-
-    /// Lends `len` bytes at `offset` to `f`: the stored bytes where the store is memory, a copy elsewhere.
-    ///
-    /// # Errors
-    /// As [`BlockStore::read`].
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut buf = vec![0; len];
-        self.read(offset, &mut buf)?;
-        f(&buf);
-        Ok(())
-    }
 
     /// Lends stored bytes from `offset` on, up to `len`, which is above 0, as they are now, for as long as the caller
     /// wants: at least one. `None`: the store has none to lend, or has lent as much as it may, and they are to be read.

@@ -109,7 +109,7 @@ impl Ring {
     }
 
     /// Shows `blocks` blocks from position `at` on to `look`, each with how many came before it, until it has found
-    /// something. They are read many at a time, or lent one by one where the store is memory.
+    /// something. Most searches end soon, so that more and more are read at a time.
     ///
     /// # Errors
     /// The store's failure, or that of `look`.
@@ -120,24 +120,22 @@ impl Ring {
         blocks: u64,
         mut look: impl FnMut(u64, &[u8]) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let size = self.block_size();
-        let piece = if store.caps().byte_addressable { 1 } else { (PIECE / size).max(1) };
-        let mut done = 0;
+        let (size, mut done, mut piece) = (self.block_size(), 0, 1);
+        let most = (PIECE / size).max(1);
+        let mut bytes = Vec::new();
         for (byte, blocks) in self.runs(self.after(at, 0), blocks)? {
-            for from in (0..blocks).step_by(piece) {
-                let mut found = Ok(None);
-                let len = piece.min(blocks - from) * size;
-                store.with(byte + (from * size) as u64, len, &mut |bytes| {
-                    for block in bytes.chunks_exact(size) {
-                        if matches!(found, Ok(None)) {
-                            found = look(done, block);
-                            done += 1;
-                        }
+            let mut from = 0;
+            while from < blocks {
+                let now = piece.min(blocks - from);
+                bytes.resize(now * size, 0);
+                store.read(byte + (from * size) as u64, &mut bytes)?;
+                for block in bytes.chunks_exact(size) {
+                    if let Some(found) = look(done, block)? {
+                        return Ok(Some(found));
                     }
-                })?;
-                if let Some(found) = found? {
-                    return Ok(Some(found));
+                    done += 1;
                 }
+                (from, piece) = (from + now, (2 * piece).min(most));
             }
         }
         Ok(None)

@@ -90,10 +90,6 @@ impl BlockStore for Watched {
         self.below.read(offset, buf)
     }
 
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> BlockResult<()> {
-        self.below.with(offset, len, f)
-    }
-
     fn pin(&self, offset: u64, len: u64, bounded: bool) -> BlockResult<Option<Pin>> {
         self.below.pin(offset, len, bounded)
     }

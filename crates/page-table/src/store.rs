@@ -34,7 +34,6 @@ impl BlockStore for PageTable {
         Caps {
             atomic_unit: PAGE as u32,
             durable_flush: self.nvm.domain() != Domain::Volatile,
-            byte_addressable: false,
             swap: Some(Swaps {
                 block: PAGE as u32,
                 pairs: self.log_lines().saturating_sub(Transaction::lines_of(EXCHANGED)),

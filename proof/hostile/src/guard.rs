@@ -98,7 +98,6 @@ impl BlockStore for Guard {
         Caps {
             atomic_unit: 512,
             durable_flush: true,
-            byte_addressable: false,
             swap: None,
             batch: None,
             read_only,

@@ -45,11 +45,6 @@ impl<S: BlockStore> BlockStore for Recorder<S> {
         self.inner.read(offset, buf)
     }
 
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.domain.note_read(self.medium, offset, len as u64);
-        self.inner.with(offset, len, f)
-    }
-
     fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
         self.inner.write_vectored(offset, bufs)?;
         let bytes: Vec<u8> = bufs.iter().flat_map(|b| b.iter().copied()).collect();

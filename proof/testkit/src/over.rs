@@ -15,10 +15,6 @@ macro_rules! passed_on {
             self.inner.read(offset, buf)
         }
 
-        fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> ondol_block::Result<()> {
-            self.inner.with(offset, len, f)
-        }
-
         fn write_vectored(&self, offset: u64, bufs: &[std::io::IoSlice<'_>]) -> ondol_block::Result<()> {
             self.inner.write_vectored(offset, bufs)
         }

@@ -145,7 +145,6 @@ impl BlockStore for Home {
         Caps {
             atomic_unit: self.format.size().bytes() as u32,
             durable_flush: true,
-            byte_addressable: false,
             swap: None,
             batch: self.writer.as_ref().map(|_| BATCH),
             read_only: self.writer.is_none(),

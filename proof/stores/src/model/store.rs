@@ -57,7 +57,7 @@ impl<S: BlockStore> BlockStore for ModelStore<S> {
     }
 
     fn caps(&self) -> Caps {
-        Caps { byte_addressable: false, swap: None, batch: None, ..self.inner.caps() }
+        Caps { swap: None, batch: None, ..self.inner.caps() }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {

@@ -129,5 +129,4 @@ fn a_store_waits_once_it_is_slow() {
     store.set_slow(false);
     store.flush().unwrap();
     assert_eq!(pace.now(), 1_132_770);
-    assert!(!store.caps().byte_addressable);
 }

@@ -28,12 +28,12 @@ pub fn write_store(path: &Path, store: &dyn BlockStore) -> io::Result<()> {
     let file = File::create(path)?;
     file.set_len(store.size())?;
     let size = usize::try_from(store.size()).map_err(io::Error::other)?;
+    let mut piece = vec![0; PIECE];
     for i in 0..size.div_ceil(PIECE) {
         let at = i * PIECE;
-        let mut written = Ok(());
-        let read = store.with(at as u64, PIECE.min(size - at), &mut |piece| written = write_piece(&file, i, piece));
-        read.map_err(io::Error::other)?;
-        written?;
+        let piece = &mut piece[..PIECE.min(size - at)];
+        store.read(at as u64, piece).map_err(io::Error::other)?;
+        write_piece(&file, i, piece)?;
     }
     Ok(())
 }
