@@ -1,5 +1,5 @@
-//! What an engine must say of its log: how a transaction looks there, and what becomes of new data, which is contents of
-//! blocks that the transaction itself has allocated.
+//! What an engine must say of its log: how a transaction looks there, and what becomes of new data, which is contents
+//! of blocks that the transaction itself has allocated.
 
 use crate::area::Area;
 use crate::contract::Tid;
