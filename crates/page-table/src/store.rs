@@ -29,7 +29,6 @@ impl BlockStore for PageTable {
         self.config.blocks * PAGE
     }
 
-    /// [`BlockStore::with`] copies; stored bytes are lent by [`BlockStore::pin`].
     fn caps(&self) -> Caps {
         Caps {
             atomic_unit: PAGE as u32,
