@@ -73,12 +73,27 @@ impl LogMap {
 /// The most blocks merged into one write.
 pub const MERGE: usize = 256;
 
-/// Scattered writes from which on several threads do them: what a device does at the same time, it should be asked for
-/// at the same time.
+/// Scattered writes from which on several threads do them, unless told how many (`checkpoint_threads=`): what a device
+/// does at the same time, it should be asked for at the same time.
 pub const WORTH_THREADS: usize = 256;
-/// How many then, unless told otherwise (`checkpoint_threads=`): one where there is one processor.
-pub(crate) fn writers(env: &dyn Env) -> usize {
-    if env.processors() == 1 { 1 } else { 4 }
+
+/// The threads that write scattered runs home.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writers {
+    told: Option<usize>,
+    own: usize,
+}
+
+impl Writers {
+    /// As many as are `told`; by themselves 4, one where there is one processor.
+    pub(crate) fn new(told: Option<usize>, env: &dyn Env) -> Self {
+        Self { told, own: if env.processors() == 1 { 1 } else { 4 } }
+    }
+
+    /// How many do `count` things, of which `worth` are worth several.
+    pub(crate) fn of(self, count: usize, worth: usize) -> usize {
+        self.told.unwrap_or(if count < worth { 1 } else { self.own }).clamp(1, count.max(1))
+    }
 }
 
 /// Writes blocks home, by rising block number, merged where they follow each other.
@@ -92,13 +107,14 @@ pub(crate) fn write_runs(store: &dyn BlockStore, block_size: usize, images: &[(u
 /// The store's failure; what else there was may have been written.
 pub(crate) fn write_many(
     store: &Arc<dyn BlockStore>,
-    threads: usize,
+    writers: Writers,
     block_size: usize,
     images: &[(u64, Block)],
 ) -> Result<()> {
     let starts = |at: &mut usize, run: &[_]| Some(std::mem::replace(at, *at + run.len()));
     let starts: Vec<usize> = runs(images).scan(0, starts).collect();
-    if starts.len() < WORTH_THREADS || threads == 1 {
+    let threads = writers.of(starts.len(), WORTH_THREADS);
+    if threads == 1 {
         return write_runs(&**store, block_size, images);
     }
     let (store, images, failed, count) = (store.clone(), images.to_vec(), AtomicBool::new(false), starts.len());

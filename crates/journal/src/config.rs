@@ -1,5 +1,6 @@
 //! How engines are set up.
 
+use crate::area::Writers;
 use ondol_block::DeviceClass;
 use ondol_env::Env;
 
@@ -29,12 +30,12 @@ pub struct Config {
     pub discard: bool,
     /// Blocks of the journal area are overwritten with zeros when their transactions are home (`zeroing`).
     pub zeroing: bool,
-    /// Threads that write home at a checkpoint, from 1 on (`checkpoint_threads=`); `None`: as many as seem good.
+    /// Threads that write home at a checkpoint, from 1 on (`checkpoint_threads=`); `None`: several where it is much.
     pub checkpoint_threads: Option<usize>,
 }
 
 impl Config {
-    pub(crate) fn writers(&self, env: &dyn Env) -> usize {
-        self.checkpoint_threads.unwrap_or_else(|| crate::area::writers(env)).max(1)
+    pub(crate) fn writers(&self, env: &dyn Env) -> Writers {
+        Writers::new(self.checkpoint_threads, env)
     }
 }

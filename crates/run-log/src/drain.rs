@@ -14,8 +14,6 @@ use std::io;
 
 /// How old live records may be: nanoseconds.
 const AGE_NS: u64 = 1_000_000_000;
-/// From so many files on, everything on their file system is synced at once.
-const MANY: usize = 32;
 
 /// Syncs files for real. One process of all that use a pool does it at a time; another takes over when that is gone.
 #[derive(Debug)]
@@ -42,6 +40,11 @@ pub struct Drain<F: Files = System> {
 pub trait Files {
     /// An open file.
     type File;
+    /// From so many files on, everything on their file system is synced at once.
+    const MANY: usize;
+
+    /// Whether records that are live since then, in nanoseconds of the wall's clock, are to be synced.
+    fn is_old(&mut self, since: u64) -> bool;
 
     /// Looks for a file on a device.
     fn find(&mut self, dev: u64, identity: &Identity) -> Sought<Self::File>;
@@ -89,6 +92,11 @@ impl System {
 
 impl Files for System {
     type File = File;
+    const MANY: usize = 32;
+
+    fn is_old(&mut self, since: u64) -> bool {
+        wall_ns() >= since.saturating_add(AGE_NS)
+    }
 
     fn find(&mut self, dev: u64, identity: &Identity) -> Sought<File> {
         match self.trees(dev).find(identity, recover::For::Sync) {
@@ -238,7 +246,7 @@ impl<F: Files> Drain<F> {
                 let file = named.and_then(|(_, dev, identity)| self.open(key, dev, &identity));
                 self.files.extend(file.map(|file| (key, file)));
             }
-            let due = pressed || wall_ns() >= slot.load(slot::SINCE)?.saturating_add(AGE_NS);
+            let due = pressed || self.system.is_old(slot.load(slot::SINCE)?);
             let due = if due && !slot.has_failed()? && !self.lost.contains(&key) {
                 self.due(&slot, incarnation)?
             } else {
@@ -295,7 +303,7 @@ impl<F: Files> Drain<F> {
         let broken = self.broken.contains(&dev);
         let whole = if broken {
             missing.then_some(Err(Errno::IO))
-        } else if missing || files.len() >= MANY {
+        } else if missing || files.len() >= F::MANY {
             let open = files.iter().find_map(|due| due.file.as_ref());
             let named: Vec<_> = files.iter().map(|due| &due.identity).collect();
             self.system.sync_all(dev, open, &named)

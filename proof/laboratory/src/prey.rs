@@ -306,9 +306,12 @@ impl Prey {
             let run = self.record(disks, workload);
             return run.map(|run| vec![Recorded::One(Box::new(run))]).map_err(|what| self.uncrashed(workload, what));
         };
+        let options = self.options(workload);
+        // Only where a schedule says who goes first may a checkpoint have threads of its own.
+        let options = if workload.mount == Mount::Roomy { options.with_checkpoint_threads(2) } else { options };
         let setup = threads::Setup {
             disks: self.with_pool(disks, workload).map_err(|what| self.uncrashed(workload, what))?,
-            options: self.options(workload),
+            options,
             before: workload.before.clone(),
             seed: self.seed,
             background: others.background,

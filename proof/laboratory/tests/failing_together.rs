@@ -14,8 +14,12 @@ use ondol_power::Sampling;
 const PROGRAMS: usize = 80;
 
 /// What is planted, and the first program: the error of a tail shows in one of 300 only.
-const PLANTED: [(Defect, usize); 3] =
-    [(Defect::UnheardHomeError, 0), (Defect::UnheardFlushError, 0), (Defect::UnheardTailError, 2115)];
+const PLANTED: [(Defect, usize); 4] = [
+    (Defect::UnheardHomeError, 0),
+    (Defect::UnheardFlushError, 0),
+    (Defect::UnheardTailError, 2115),
+    (Defect::FirstWriter, 0),
+];
 
 /// What is wrong with one of the programs from number `from` on, if anything.
 fn look(engine: JournalEngine, plant: Option<Defect>, from: usize) -> Option<String> {

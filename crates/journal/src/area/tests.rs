@@ -1,10 +1,11 @@
-use super::{MERGE, WORTH_THREADS, write_many};
+use super::{MERGE, WORTH_THREADS, Writers, write_many};
 use crate::Block;
 use crate::together::{each, together};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 
 const BLOCK: usize = 64;
+const FOUR: Writers = Writers { told: None, own: 4 };
 
 /// Many blocks apart, and a run that is longer than one write.
 fn images() -> Vec<(u64, Block)> {
@@ -17,7 +18,7 @@ fn images() -> Vec<(u64, Block)> {
 fn what_several_threads_write_is_all_there_and_nothing_else() {
     let ram = Arc::new(RamStore::new(20_000 * BLOCK));
     let store: Arc<dyn BlockStore> = ram.clone();
-    write_many(&store, 4, BLOCK, &images()).unwrap();
+    write_many(&store, FOUR, BLOCK, &images()).unwrap();
     let mut expected = vec![0; 20_000 * BLOCK];
     for (block, image) in images() {
         expected[block as usize * BLOCK..][..BLOCK].copy_from_slice(&image);
@@ -28,7 +29,15 @@ fn what_several_threads_write_is_all_there_and_nothing_else() {
 #[test]
 fn what_one_of_them_cannot_write_is_an_error() {
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::new(10_100 * BLOCK));
-    assert!(write_many(&store, 4, BLOCK, &images()).is_err());
+    assert!(write_many(&store, FOUR, BLOCK, &images()).is_err());
+}
+
+#[test]
+fn many_write_what_is_much_and_as_many_as_are_told_whatever_is_there() {
+    let told = |told| Writers { told, own: 4 };
+    assert_eq!([0, 1, 255, 256].map(|count| FOUR.of(count, WORTH_THREADS)), [1, 1, 1, 4]);
+    assert_eq!([0, 1, 2, 256].map(|count| told(Some(3)).of(count, WORTH_THREADS)), [1, 1, 2, 3]);
+    assert_eq!(told(Some(1)).of(1000, WORTH_THREADS), 1);
 }
 
 #[test]

@@ -146,17 +146,15 @@ impl Core {
     }
 
     /// What `work` makes of each number below `count`: by several threads, which claim `at_once` of them at a time,
-    /// where there are `worth` and more.
+    /// where that many are worth it.
     fn each<T: Send + 'static>(
         &self,
         (count, at_once, worth): (usize, usize, usize),
         work: impl Fn(&Self, usize) -> T + Send + Sync + 'static,
     ) -> Result<Vec<T>> {
-        let threads = self.config.writers(&*self.env).min(self.env.processors());
+        let threads = self.config.writers(&*self.env).of(count, worth).min(self.env.processors());
         match self.this.upgrade() {
-            Some(core) if threads > 1 && count >= worth => {
-                each(threads, (count, at_once), "ondol-images", move |n| work(&core, n))
-            }
+            Some(core) if threads > 1 => each(threads, (count, at_once), "ondol-images", move |n| work(&core, n)),
             _ => Ok((0..count).map(|n| work(self, n)).collect()),
         }
     }

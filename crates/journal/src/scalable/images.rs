@@ -1,6 +1,6 @@
 //! The images of a batch: sealed, and in the order in which they go home.
 
-use crate::area::write_many;
+use crate::area::{Writers, write_many};
 use crate::contract::{Client, Images, Kind, Patches};
 use crate::{Block, Ranges, Result};
 use ondol_block::BlockStore;
@@ -75,7 +75,7 @@ impl Part {
     }
 
     /// Durable with the next flush.
-    pub(super) fn write(&self, store: &Arc<dyn BlockStore>, writers: usize, block_size: usize) -> Result<()> {
+    pub(super) fn write(&self, store: &Arc<dyn BlockStore>, writers: Writers, block_size: usize) -> Result<()> {
         write_many(store, writers, block_size, &self.whole)?;
         let places: Vec<(u64, &[u8])> =
             self.in_place.iter().map(|(block, image)| (*block * block_size as u64, &**image)).collect();

@@ -9,7 +9,7 @@ use super::images::{Batch, Homing, in_order, needed, put_in, sealed, to_seal};
 use super::pages::NOWHERE;
 use super::record::InPage;
 use crate::Block;
-use crate::area::writers;
+use crate::area::Writers;
 use crate::contract::{Client, Kind};
 use crate::jbd2::Recovered;
 use crate::{JournalError, Ranges, Result};
@@ -66,7 +66,7 @@ pub fn recover(
     }
     let parts = in_order(&batch, client, lender.is_some());
     for part in needed(&parts, &entries) {
-        part.write(store, writers(env), block_size)?;
+        part.write(store, Writers::new(None, env), block_size)?;
         store.flush()?;
     }
     let transactions = contents.commits().len() as u64;

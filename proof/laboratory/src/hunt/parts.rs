@@ -82,11 +82,11 @@ impl Tried {
     fn one(&self, number: u64) -> (&'static str, Shown) {
         match self {
             Self::Run { programs, killed, dead } => match number % 16 {
-                15 => ("full lanes", program::full_lanes(number)),
-                7 => ("synced past the pool", program::synced_past_the_pool(number)),
+                15 => ("full lanes", program::full_lanes(number / 16)),
+                7 => ("synced past the pool", program::synced_past_the_pool(number / 16)),
                 n if n % 4 == 2 => ("names", run_log::names(number / 4, STATES)),
                 n if n % 4 == 1 => ("killed", killed.kill(*dead, number / 4).unwrap_or_default()),
-                n if n % 4 == 3 => ("small writes", program::small_writes(number)),
+                n if n % 4 == 3 => ("small writes", program::small_writes(number / 8)),
                 _ => ("threads", programs.explore(number / 4, STATES)),
             },
             Self::Buffer if number % 2 == 1 => ("operations", write_buffer::cuts(number / 2)),

@@ -12,7 +12,7 @@ pub enum Mount {
     #[default]
     Tight,
     /// Room for all that the log can hold, and for much dirty data: checkpoints and commits come when the log asks for
-    /// them.
+    /// them. Where clients are threads, two threads do a checkpoint.
     Roomy,
     /// The same with little dirty data, and what is at home is overwritten in the log.
     Zeroing,

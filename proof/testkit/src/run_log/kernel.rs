@@ -1,5 +1,6 @@
 //! A kernel with a page cache, and what the disk holds of it; and what a program asks of it.
 
+use super::Random;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System, thread_number};
 use ondol_medium::{Domain, Nvm};
@@ -47,8 +48,13 @@ pub struct Kernel {
     pub syncs: usize,
     /// Bytes of each file that the disk has refused: their pages are clean, and not on it.
     refused: Vec<BTreeSet<usize>>,
-    /// Files that could not be synced.
+    /// Files that could not be synced, and those of them of which nobody who asked for one has heard that.
     failed: BTreeSet<usize>,
+    unheard: BTreeSet<usize>,
+    /// Files that cannot be found by what is known of them.
+    pub hidden: BTreeSet<usize>,
+    /// By which chance records are old; none: all are.
+    pub(super) ages: Option<Random>,
     /// The disk refuses the next sync.
     pub is_failing: bool,
     /// The clock.
@@ -74,6 +80,9 @@ impl Kernel {
             syncs: 0,
             refused: vec![BTreeSet::new(); files],
             failed: BTreeSet::new(),
+            unheard: BTreeSet::new(),
+            hidden: BTreeSet::new(),
+            ages: None,
             is_failing: false,
             monotonic_ns: 0,
             away_ns: 3_000_000,
@@ -156,14 +165,32 @@ impl Kernel {
     fn sync(&mut self, file: usize) -> bool {
         self.syncs += 1;
         if std::mem::take(&mut self.is_failing) {
-            let (cache, home) = (&self.cache[file], &self.now.home[file]);
-            let differs = |at: &usize| home.get(*at).copied().unwrap_or(0) != cache[*at];
-            self.refused[file].extend((0..cache.len()).filter(differs));
-            self.failed.insert(file);
+            self.refuse(file);
+        } else {
+            self.write_back(file);
+        }
+        !self.unheard.remove(&file)
+    }
+
+    /// Somebody syncs everything: false if the disk refuses, of which the kernel says no more.
+    fn sync_all(&mut self) -> bool {
+        self.syncs += 1;
+        let files = 0..self.cache.len();
+        if std::mem::take(&mut self.is_failing) {
+            files.for_each(|file| self.refuse(file));
             return false;
         }
-        self.write_back(file);
+        files.for_each(|file| self.write_back(file));
         true
+    }
+
+    /// The disk refuses what of the file is not on it.
+    fn refuse(&mut self, file: usize) {
+        let (cache, home) = (&self.cache[file], &self.now.home[file]);
+        let differs = |at: &usize| home.get(*at).copied().unwrap_or(0) != cache[*at];
+        self.refused[file].extend((0..cache.len()).filter(differs));
+        self.failed.insert(file);
+        self.unheard.insert(file);
     }
 
     /// The disk has refused to sync the file.
@@ -171,11 +198,15 @@ impl Kernel {
         self.failed.contains(&file)
     }
 
-    /// A program is told that the disk has refused its file: what nobody had promised by then may be lost.
+    /// A program is told that the disk has refused its file: what nobody had promised by then may be lost. What was
+    /// lost before, and written again since, nobody has promised either, though it be the same byte.
     pub fn tell(&mut self, file: usize) {
-        let since = &self.states[file][self.now.acked[file]..];
-        let is_new = |at: &&usize| since.iter().any(|state| state.get(**at) != since[0].get(**at));
-        self.now.lost[file].extend(self.refused[file].iter().filter(is_new).map(|at| (*at, usize::MAX)));
+        let acked = self.now.acked[file];
+        let (since, lost) = (&self.states[file][acked..], &mut self.now.lost[file]);
+        let is_new = |at: usize| since.iter().any(|state| state.get(at) != since[0].get(at));
+        let is_lost = |at| lost.get(&at).is_some_and(|again| acked < *again);
+        let open: Vec<_> = self.refused[file].iter().copied().filter(|at| is_new(*at) || is_lost(*at)).collect();
+        lost.extend(open.into_iter().map(|at| (at, usize::MAX)));
         self.mark();
     }
 
@@ -253,9 +284,15 @@ pub struct Disk(pub Arc<Mutex<Kernel>>);
 
 impl Files for Disk {
     type File = usize;
+    const MANY: usize = 3;
+
+    fn is_old(&mut self, _since: u64) -> bool {
+        self.0.lock().ages.as_mut().is_none_or(|random| random.below(2) == 0)
+    }
 
     fn find(&mut self, _dev: u64, identity: &Identity) -> Sought<usize> {
-        Sought::Here(identity.handle.bytes[0].into())
+        let file = identity.handle.bytes[0].into();
+        if self.0.lock().hidden.contains(&file) { Sought::Unknown } else { Sought::Here(file) }
     }
 
     fn is_on(&self, _file: &usize, _dev: u64) -> bool {
@@ -268,7 +305,8 @@ impl Files for Disk {
     }
 
     fn sync_all(&mut self, _: u64, _: Option<&usize>, _: &[&Identity]) -> Option<rustix::io::Result<()>> {
-        None
+        let is_done = self.0.lock().sync_all();
+        Some(is_done.then_some(()).ok_or(rustix::io::Errno::IO))
     }
 }
 

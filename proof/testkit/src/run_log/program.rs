@@ -74,6 +74,9 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let kernel = Arc::new(Mutex::new(Kernel::new(power, 3)));
     let mut drain = Drain::over(clients[0].log().clone(), Disk(kernel.clone())).unwrap();
     let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
+    // Files that cannot be found, and records that are not old.
+    let is_hiding = seed % 4 == 1;
+    kernel.lock().ages = is_hiding.then_some(Random(!seed));
     for _ in 0..steps {
         let file = random.below(3) as usize;
         let client = &clients[random.below(2) as usize];
@@ -88,7 +91,10 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
         let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable, away };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
         kernel.lock().is_failing |= seed.is_multiple_of(3) && random.below(20) == 0;
-        match random.below(22) {
+        if is_hiding && random.below(10) == 0 {
+            kernel.lock().hidden = (0..3).filter(|_| random.below(2) == 0).collect();
+        }
+        match random.below(if is_hiding { 26 } else { 22 }) {
             0..=9 => {
                 let syncs = kernel.lock().moments.len();
                 let wrote = client.write(slot, &call);
@@ -125,7 +131,10 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
                     kernel.lock().tell(file);
                 }
             }
-            now => drop(drain.step(now == 19).unwrap()),
+            now => {
+                kernel.lock().is_failing |= is_hiding && random.below(4) == 0;
+                drop(drain.step(now == 19).unwrap());
+            }
         }
     }
     drop(drain);
