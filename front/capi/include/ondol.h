@@ -290,7 +290,8 @@ int64_t ondol_buffer_file_size(const struct ondol_buffer_file *file);
 int ondol_buffer_file_sync(const struct ondol_buffer_file *file);
 
 /**
- * Why the last call of this thread that failed did so: one line without an end of line. It is valid until the next call of this thread that fails; empty if there was none.
+ * Why the last call of this thread that failed did so: one line without an end of line. It is valid until the next
+ * call of this thread that fails; empty if there was none.
  */
 const char *ondol_error(void);
 
@@ -300,11 +301,10 @@ const char *ondol_error(void);
 int ondol_dir_open(const struct ondol_volume *volume, const char * path, struct ondol_dir **dir);
 
 /**
- * The next entry; "." and ".." are left out. Returns 1 with an entry, and 0 after the last. Entries come in no particular order, each exactly once if
- * it is there all the while.
+ * The next entry; "." and ".." are left out. Returns 1 with an entry, and 0 after the last. Entries come in no
+ * particular order, each exactly once if it is there all the while.
  */
-int ondol_dir_next(struct ondol_dir *dir,
-                   struct ondol_entry *entry);
+int ondol_dir_next(struct ondol_dir *dir, struct ondol_entry *entry);
 
 /**
  * Ends a listing. NULL is no error.
@@ -312,8 +312,9 @@ int ondol_dir_next(struct ondol_dir *dir,
 int ondol_dir_close(struct ondol_dir *dir);
 
 /**
- * Opens a file with flags of open(2): O_RDONLY, O_WRONLY or O_RDWR; O_CREAT, O_EXCL and O_TRUNC for writing; O_APPEND (not with O_TRUNC).
- * `mode` are the permission bits of a file that is created. The file stays readable and writable when its last name is removed.
+ * Opens a file with flags of open(2): O_RDONLY, O_WRONLY or O_RDWR; O_CREAT, O_EXCL and O_TRUNC for writing; O_APPEND
+ * (not with O_TRUNC). `mode` are the permission bits of a file that is created. The file stays readable and writable
+ * when its last name is removed.
  */
 int ondol_file_open(const struct ondol_volume *volume,
                     const char * path,
@@ -332,11 +333,10 @@ int ondol_file_close(struct ondol_file *file);
 int64_t ondol_file_read(const struct ondol_file *file, void * buffer, size_t len);
 
 /**
- * Writes at the file's position (at the end, with O_APPEND) and moves it. Returns how many bytes: fewer only when space ran out after some.
+ * Writes at the file's position (at the end, with O_APPEND) and moves it. Returns how many bytes: fewer only when
+ * space ran out after some.
  */
-int64_t ondol_file_write(const struct ondol_file *file,
-                         const void * data,
-                         size_t len);
+int64_t ondol_file_write(const struct ondol_file *file, const void * data, size_t len);
 
 /**
  * Reads at `offset`; the position stays. Returns how many bytes: fewer than asked for only at the end.
@@ -344,13 +344,10 @@ int64_t ondol_file_write(const struct ondol_file *file,
 int64_t ondol_file_pread(const struct ondol_file *file, void * buffer, size_t len, uint64_t offset);
 
 /**
- * Writes at `offset`; the position stays. Returns how many bytes: fewer only when space ran out after some. One atomic operation up to the
- * volume's atomic size.
+ * Writes at `offset`; the position stays. Returns how many bytes: fewer only when space ran out after some. One atomic
+ * operation up to the volume's atomic size.
  */
-int64_t ondol_file_pwrite(const struct ondol_file *file,
-                          const void * data,
-                          size_t len,
-                          uint64_t offset);
+int64_t ondol_file_pwrite(const struct ondol_file *file, const void * data, size_t len, uint64_t offset);
 
 /**
  * Moves the position as lseek(2) with SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA or SEEK_HOLE, and returns it.
@@ -363,16 +360,14 @@ int64_t ondol_file_seek(const struct ondol_file *file, int64_t offset, int whenc
 int ondol_file_set_len(const struct ondol_file *file, uint64_t size);
 
 /**
- * Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on: what fallocate(2) does with these flags (FALLOC_FL_KEEP_SIZE and others).
- * -EOPNOTSUPP for flags that are not offered.
+ * Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on: what fallocate(2) does with
+ * these flags (FALLOC_FL_KEEP_SIZE and others). -EOPNOTSUPP for flags that are not offered.
  */
-int ondol_file_allocate(const struct ondol_file *file,
-                        uint32_t flags,
-                        uint64_t offset,
-                        uint64_t len);
+int ondol_file_allocate(const struct ondol_file *file, uint32_t flags, uint64_t offset, uint64_t len);
 
 /**
- * Makes every earlier operation of the volume durable, this file's included. After an error nothing may be taken as durable that was not so before.
+ * Makes every earlier operation of the volume durable, this file's included. After an error nothing may be taken as
+ * durable that was not so before.
  */
 int ondol_file_sync(const struct ondol_file *file);
 
@@ -422,13 +417,10 @@ int ondol_link(const struct ondol_volume *volume, const char * original, const c
 int ondol_symlink(const struct ondol_volume *volume, const char * target, const char * link);
 
 /**
- * What a symbolic link says, without a zero byte at its end. Returns how many bytes it has; if that is more than `size`, only the first ones were
- * stored.
+ * What a symbolic link says, without a zero byte at its end. Returns how many bytes it has; if that is more than
+ * `size`, only the first ones were stored.
  */
-int64_t ondol_readlink(const struct ondol_volume *volume,
-                       const char * path,
-                       void * buffer,
-                       size_t size);
+int64_t ondol_readlink(const struct ondol_volume *volume, const char * path, void * buffer, size_t size);
 
 /**
  * Changes the permission bits.
@@ -449,17 +441,16 @@ int ondol_set_times(const struct ondol_volume *volume,
                     const struct ondol_time *modified);
 
 /**
- * Begins a transaction. The ondol_tx_ calls only note what is to be done, with a copy of the data; whether it can be done is found out by
- * ondol_tx_commit(), and nothing is locked meanwhile. A path means what it means when its change's turn comes; symbolic links are not
- * followed.
+ * Begins a transaction. The ondol_tx_ calls only note what is to be done, with a copy of the data; whether it can be
+ * done is found out by ondol_tx_commit(), and nothing is locked meanwhile. A path means what it means when its
+ * change's turn comes; symbolic links are not followed.
  */
-int ondol_tx_begin(const struct ondol_volume *volume,
-                   struct ondol_transaction **tx);
+int ondol_tx_begin(const struct ondol_volume *volume, struct ondol_transaction **tx);
 
 /**
- * Makes the changes, in the order in which they were noted: all of them, or, when one cannot be made, none. Nobody ever sees a part of
- * them, not after a crash either. They are seen at once and durable with the next sync. Gives up the transaction, whatever it returns. -E2BIG: the
- * journal cannot take all of it as one.
+ * Makes the changes, in the order in which they were noted: all of them, or, when one cannot be made, none. Nobody
+ * ever sees a part of them, not after a crash either. They are seen at once and durable with the next sync. Gives up
+ * the transaction, whatever it returns. -E2BIG: the journal cannot take all of it as one.
  */
 int ondol_tx_commit(struct ondol_transaction *tx);
 
@@ -549,26 +540,24 @@ int ondol_tx_removexattr(struct ondol_transaction *tx, const char * path, const 
 const char *ondol_version(void);
 
 /**
- * Makes an empty ext4 file system in a file or on a block device, or in the NVM pool POOL with "nvm:POOL" as target. `options` may be NULL.
- * Durable when it returns. What the target holds is lost with `force` only; without, -EEXIST.
+ * Makes an empty ext4 file system in a file or on a block device, or in the NVM pool POOL with "nvm:POOL" as target.
+ * `options` may be NULL. Durable when it returns. What the target holds is lost with `force` only; without, -EEXIST.
  */
-int ondol_mkfs(const char * target,
-               const struct ondol_mkfs_options *options);
+int ondol_mkfs(const char * target, const struct ondol_mkfs_options *options);
 
 /**
- * Opens an image, a block device, or the image in an NVM pool ("nvm:POOL"), replaying its journal first if need be. `options` are mount
- * options as in "ro,data=journal", or NULL. Nobody else can open it until it is closed.
+ * Opens an image, a block device, or the image in an NVM pool ("nvm:POOL"), replaying its journal first if need be.
+ * `options` are mount options as in "ro,data=journal", or NULL. Nobody else can open it until it is closed.
  */
-int ondol_open(const char * target,
-               const char * options,
-               struct ondol_volume **volume);
+int ondol_open(const char * target, const char * options, struct ondol_volume **volume);
 
 /**
  * Commits everything, writes it home, marks the image clean and unlocks it. Durable when it returns 0.
  *
- * -EBUSY, when files or directories of it are open or a transaction is not ended, changes nothing: the volume is as usable as before, and
- * ondol_error() names what is open. After any other return the volume is given up; after an error the image needs recovery, which the next ondol_open() does, and
- * nothing that was synced is lost. NULL is no error.
+ * -EBUSY, when files or directories of it are open or a transaction is not ended, changes nothing: the volume is as
+ * usable as before, and ondol_error() names what is open. After any other return the volume is given up; after an
+ * error the image needs recovery, which the next ondol_open() does, and nothing that was synced is lost. NULL is no
+ * error.
  */
 int ondol_close(struct ondol_volume *volume);
 
@@ -578,15 +567,13 @@ int ondol_close(struct ondol_volume *volume);
 int ondol_sync(const struct ondol_volume *volume);
 
 /**
- * From now on new files belong to this user and group, and whether they may take reserved blocks goes by this user, instead of the process's own. Of their
- * permissions these bits of `umask` are left out (at first 0: none). Files that are open stay with whom they were opened for. Permissions are still not checked.
+ * From now on new files belong to this user and group, and whether they may take reserved blocks goes by this user,
+ * instead of the process's own. Of their permissions these bits of `umask` are left out (at first 0: none). Files that
+ * are open stay with whom they were opened for. Permissions are still not checked.
  *
  * No other thread may use the volume meanwhile. -EBUSY while a transaction is not ended.
  */
-int ondol_act_as(struct ondol_volume *volume,
-                 uint32_t uid,
-                 uint32_t gid,
-                 uint32_t umask);
+int ondol_act_as(struct ondol_volume *volume, uint32_t uid, uint32_t gid, uint32_t umask);
 
 /**
  * Space and inodes.
@@ -594,8 +581,8 @@ int ondol_act_as(struct ondol_volume *volume,
 int ondol_statfs(const struct ondol_volume *volume, struct ondol_space *space);
 
 /**
- * The value of an extended attribute, as getxattr(2): returns how many bytes it has, and stores none with `size` 0. -ERANGE where they do not fit, -ENODATA where
- * there is no such attribute. Symbolic links are followed.
+ * The value of an extended attribute, as getxattr(2): returns how many bytes it has, and stores none with `size` 0.
+ * -ERANGE where they do not fit, -ENODATA where there is no such attribute. Symbolic links are followed.
  */
 int64_t ondol_getxattr(const struct ondol_volume *volume,
                        const char * path,
@@ -604,12 +591,10 @@ int64_t ondol_getxattr(const struct ondol_volume *volume,
                        size_t size);
 
 /**
- * The names of all extended attributes, each with a zero byte behind it, as listxattr(2): returns how many bytes they have, and stores none with `size` 0.
+ * The names of all extended attributes, each with a zero byte behind it, as listxattr(2): returns how many bytes they
+ * have, and stores none with `size` 0.
  */
-int64_t ondol_listxattr(const struct ondol_volume *volume,
-                        const char * path,
-                        void * buffer,
-                        size_t size);
+int64_t ondol_listxattr(const struct ondol_volume *volume, const char * path, void * buffer, size_t size);
 
 /**
  * Sets an extended attribute, atomically; `flags` is 0, XATTR_CREATE or XATTR_REPLACE.
