@@ -55,6 +55,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::StaleCached, CLASSIC, ORDERED, "write-overwrite"),
     (Defect::TableInUse, CLASSIC, ORDERED, "much-lives-much-dies"),
     (Defect::TableTaken, SCALABLE, ORDERED, "inodes-of-the-dead"),
+    (Defect::TrustedTail, CLASSIC, ORDERED, "unlink-open"),
 ];
 
 /// What is wrong with a run of this workload, crash or not, if anything.
