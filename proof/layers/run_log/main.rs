@@ -80,7 +80,7 @@ fn faults_of_the_log_are_found() {
         let programs = Interleaved::new();
         assert!((0..1200).any(|number| programs.explore(number, 2000).wrong.is_some()), "{defect}");
     }
-    // One in 300 of those with files that cannot be found shows the last.
+    // One in a hundred programs with files that cannot be found shows the last.
     for (defect, from) in [(Defect::RunForgetsRefusal, 0), (Defect::RunUncut, 0), (Defect::RunAskedAgain, 960)] {
         let _planted = ondol_faults::set(Some(defect)).unwrap();
         assert!((from..from + 300).any(|seed| program::small_writes(seed).wrong.is_some()), "{defect}");

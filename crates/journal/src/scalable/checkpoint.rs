@@ -152,7 +152,9 @@ impl Core {
         (count, at_once, worth): (usize, usize, usize),
         work: impl Fn(&Self, usize) -> T + Send + Sync + 'static,
     ) -> Result<Vec<T>> {
-        let threads = self.config.writers(&*self.env).of(count, worth).min(self.env.processors());
+        // More than there is to claim would have nothing to do.
+        let most = self.env.processors().min(count.div_ceil(at_once));
+        let threads = self.config.writers(&*self.env).of(count, worth).min(most);
         match self.this.upgrade() {
             Some(core) if threads > 1 => each(threads, (count, at_once), "ondol-images", move |n| work(&core, n)),
             _ => Ok((0..count).map(|n| work(self, n)).collect()),

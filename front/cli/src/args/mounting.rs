@@ -18,7 +18,8 @@ Mount options:
   device=memory|ssd|disk          the class of the device below the image: as the system says, or ssd
   cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
   buffer=SIZE                     of a new NVM pool for file data: half of it, at most 256M
-  checkpoint_threads=N            threads that write blocks home at a checkpoint: 4 if it is large, else 1
+  checkpoint_threads=N            threads that write blocks home at a checkpoint: 1, or 4 if it is large and
+                                  there are several processors
   partition=N                     the image is this partition of a disk or its image, by GPT or MBR; logical ones count from 5
   offset=SIZE, sizelimit=SIZE     the image begins with this byte of the file or device, and has so many
   norecovery, noload              with ro: do not replay the journal
