@@ -1,5 +1,6 @@
 //! What a store has to reach to survive a power cut, and what that means for the user.
 
+use ondol_power::Kind;
 use std::fmt;
 use std::str::FromStr;
 
@@ -46,6 +47,11 @@ impl Domain {
     /// Stores in the caches survive: no line is written back.
     pub fn caches_survive(self) -> bool {
         matches!(self, Self::Eadr | Self::Gpf)
+    }
+
+    /// What a power cut does to memory of this domain.
+    pub fn crashes_as(self) -> Kind {
+        if self.caches_survive() { Kind::PersistentCaches } else { Kind::Nvm }
     }
 
     /// The number that stands for it in a pool's header.

@@ -231,7 +231,6 @@ pub(crate) fn resolve(name: &str, kind: MediumKind, asked: Domain, device: &Devi
     let no = |what| Err(NvmError::Domain { name: name.into(), domain, what });
     match (domain, kind) {
         (Domain::Msync, MediumKind::DaxDevice) => no("a device has no msync; use adr, or auto"),
-        (Domain::Msync, MediumKind::Memory) => no("memory has no file to write to; use volatile"),
         (Domain::Adr | Domain::Eadr | Domain::Gpf, MediumKind::File) => no(
             "stores to an ordinary file stay in the kernel's cache until msync; use msync, or a file on a DAX file system",
         ),
@@ -265,7 +264,7 @@ mod tests {
         let asked = |kind, domain| resolve("x", kind, domain, &Device::default()).map_err(|e| e.to_string());
         assert!(asked(MediumKind::File, Domain::Adr).unwrap_err().contains("msync"));
         assert!(asked(MediumKind::DaxDevice, Domain::Msync).unwrap_err().contains("x cannot have"));
-        assert!(asked(MediumKind::Memory, Domain::Msync).is_err());
+        assert_eq!(asked(MediumKind::Memory, Domain::Msync), Ok(Domain::Msync));
         assert_eq!(asked(MediumKind::Tmpfs, Domain::Eadr), Ok(Domain::Eadr));
         assert_eq!(asked(MediumKind::File, Domain::Volatile), Ok(Domain::Volatile));
     }

@@ -129,7 +129,7 @@ fn open_whole(
     // A journal that is not there is said before anything is written.
     media.log_map(&image)?;
     let holding = Holding::take(&image, env.clone())?;
-    let recovered = replay(&media, &image)?;
+    let recovered = replay(&media, &image, env.clone())?;
     holding.check()?;
     let image = Image::open(media.store.clone())?;
     let map = media.log_map(&image)?;
@@ -229,7 +229,7 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     // A copy of the superblock does not know whether the journal is needed.
     if options.image.recovery && (image.needs_recovery() || image.is_by_copy()) {
         media = media.in_memory();
-        recovered = replay(&media, &image)?;
+        recovered = replay(&media, &image, env.clone())?;
         image = open_image(media.store.clone(), options)?;
     }
     let store = media.store.clone();
@@ -281,8 +281,8 @@ fn require_long(image: &Image, journal: &JournalInfo) -> Result<()> {
 }
 
 /// Replays the journal of the image on `media` if it holds anything, and marks the image recovered.
-pub(crate) fn recover_media(media: &Media) -> Result<Recovered> {
-    replay(media, &Image::open(media.store.clone())?)
+pub(crate) fn recover_media(media: &Media, env: Arc<dyn Env>) -> Result<Recovered> {
+    replay(media, &Image::open(media.store.clone())?, env)
 }
 
 /// Replays the journal, deletes orphans, and closes: for an image that nobody mounts. Where it can only be read, or its
@@ -294,8 +294,8 @@ pub(crate) fn recover(media: &Media, env: Arc<dyn Env>) -> Result<RecoverReport>
         composed.close()?;
         return Ok(RecoverReport::of(&composed));
     }
-    let holding = Holding::take(&image, env)?;
-    let recovered = replay(media, &image)?;
+    let holding = Holding::take(&image, env.clone())?;
+    let recovered = replay(media, &image, env)?;
     holding.check()?;
     Ok(RecoverReport::replayed(recovered))
 }
@@ -313,7 +313,7 @@ pub(crate) fn orphan_list_damage(media: &Media, image: &Image, env: Arc<dyn Env>
     }
 }
 
-fn replay(media: &Media, image: &Image) -> Result<Recovered> {
+fn replay(media: &Media, image: &Image, env: Arc<dyn Env>) -> Result<Recovered> {
     if !Media::has_journal(image) {
         return Ok(Recovered::default());
     }
@@ -333,7 +333,7 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
     }
     let volume = volume_of(image);
     let before = match jbd2::fast_commits(&**store, &map)? {
-        Some(commits) => fast_commit::replay(media, volume, &map, &commits)?,
+        Some(commits) => fast_commit::replay(media, volume, &map, &commits, env)?,
         None => Recovered::default(),
     };
     let mut recovered = before.plus(&jbd2::recover(&**store, &map, volume)?);

@@ -8,18 +8,24 @@
 use crate::media::Media;
 use crate::{Options, Result, compose};
 use ondol_block::{BlockStore, OverlayStore};
+use ondol_env::Env;
 use ondol_env::sync::Arc;
-use ondol_env::{Env, System};
 use ondol_format::jbd2::FastCommit;
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::{Engine, Ground, Journal, LogMap};
 use ondol_volume::{DataMode, Image, Volume as Inodes};
 
 /// Replays the log and `commits`, which follow it; the log is then to be replayed as any other.
-pub(crate) fn replay(media: &Media, volume: jbd2::Volume, map: &LogMap, commits: &[FastCommit]) -> Result<Recovered> {
+pub(crate) fn replay(
+    media: &Media,
+    volume: jbd2::Volume,
+    map: &LogMap,
+    commits: &[FastCommit],
+    env: Arc<dyn Env>,
+) -> Result<Recovered> {
     let store = &media.store;
     let ahead = Arc::new(OverlayStore::new(store.clone()));
-    perform(ahead.clone(), map, volume, commits)?;
+    perform(ahead.clone(), map, volume, commits, env.clone())?;
     let recovered = jbd2::recover_before_fast_commits(&**store, map, volume)?;
     let Differences { zeros, images } = differences(&ahead, store, map)?;
     let zero = vec![0; map.block_size()];
@@ -28,16 +34,21 @@ pub(crate) fn replay(media: &Media, volume: jbd2::Volume, map: &LogMap, commits:
         store.flush()?;
     }
     tracing::debug!("{}: fast commits: {}, blocks that they change: {}", store.name(), commits.len(), images.len());
-    jbd2::append_fast_commits(store, map, Arc::new(System), images)?;
+    jbd2::append_fast_commits(store, map, env, images)?;
     Ok(recovered)
 }
 
 /// Does everything on `ahead`.
-fn perform(ahead: Arc<OverlayStore>, map: &LogMap, volume: jbd2::Volume, commits: &[FastCommit]) -> Result<()> {
+fn perform(
+    ahead: Arc<OverlayStore>,
+    map: &LogMap,
+    volume: jbd2::Volume,
+    commits: &[FastCommit],
+    env: Arc<dyn Env>,
+) -> Result<()> {
     let store: Arc<dyn BlockStore> = ahead;
     jbd2::recover(&*store, map, volume)?;
     let shared = Image::open(store.clone())?.shared()?;
-    let env: Arc<dyn Env> = Arc::new(System);
     let options = Options::default();
     let config = compose::engine_config(&options, &*store, DataMode::Ordered);
     let (block_size, client) = (map.block_size(), shared.clone());

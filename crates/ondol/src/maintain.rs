@@ -79,7 +79,7 @@ pub fn recover_telling(path: impl AsRef<Path>, pool: Option<&Path>, told: Told) 
 /// # Errors
 /// The image is not ext4, corrupt, or needs a feature that is not known; or the store's failure.
 pub fn recover_media(media: impl Into<Media>) -> Result<RecoverReport> {
-    Ok(RecoverReport::replayed(compose::recover_media(&media.into())?))
+    Ok(RecoverReport::replayed(compose::recover_media(&media.into(), Arc::new(System))?))
 }
 
 /// What is to change in how an image is journaled; what is not set stays.

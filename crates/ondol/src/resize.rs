@@ -167,7 +167,7 @@ pub fn resize_media(
         let (block_size, groups) = (image.superblock().block_size(), image.superblock().groups());
         return Ok(Resized { block_size, before, blocks: before, groups });
     }
-    let mut resize = Image::resize(&media.store, env)?;
+    let mut resize = Image::resize(&media.store, env.clone())?;
     let done = match to {
         NewSize::Least => resize.shrink_to_least(tell),
         _ if target > before => resize.grow(target, tell),
@@ -179,7 +179,7 @@ pub fn resize_media(
         Ok(()) => Ok(end_resize(&media.store, before)?),
         // As it is after the last step; if that cannot be said, whoever opens it next replays its journal.
         Err(e) => {
-            compose::recover_media(media).map(drop).unwrap_or_else(|e| {
+            compose::recover_media(media, env).map(drop).unwrap_or_else(|e| {
                 tracing::warn!("{}: it needs recovery: {e}", media.store.name());
             });
             Err(e.into())

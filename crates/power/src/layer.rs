@@ -3,6 +3,7 @@
 use ondol_env::sync::Arc;
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ type Page = [u8; PAGE];
 const FAN: usize = 64;
 
 /// What a medium holds, as a base and changed pages. Copies are cheap, and equal contents have equal fingerprints.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Layer {
     base: Arc<Base>,
     /// Changed pages, `FAN` by `FAN`.
@@ -24,7 +25,6 @@ pub struct Layer {
     hash: u128,
 }
 
-#[derive(Debug)]
 struct Base {
     bytes: Arc<[u8]>,
     hashes: Vec<u128>,
@@ -35,17 +35,24 @@ struct Base {
     made: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Group {
     pages: [Option<Changed>; FAN],
 }
 
 /// A page of a layer's own.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Changed {
     bytes: Arc<Page>,
     /// `None` while the page is touched.
     hash: Option<u128>,
+}
+
+impl fmt::Debug for Layer {
+    /// How long it is: its bytes would fill the screen.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layer").field("len", &self.len()).finish_non_exhaustive()
+    }
 }
 
 /// A set of pages, by the byte ranges that cover them wholly.

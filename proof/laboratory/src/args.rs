@@ -35,9 +35,10 @@ pub struct CrashArgs {
     /// grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
-    /// Persistence domain of NVM pools: adr or eadr (caches of processors survive)
-    #[arg(long, default_value = "adr", value_parser = ["adr", "eadr"], value_name = "DOMAIN")]
-    pub(crate) domain: String,
+    /// Persistence domain of NVM pools: adr, eadr (caches of processors survive) or msync (ordinary files) [default:
+    /// hunts take turns; adr for one workload]
+    #[arg(long, value_parser = ["adr", "eadr", "msync"], value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
     /// Stop after so many distinct states of each engine
     #[arg(long, value_name = "NUMBER")]
     pub(crate) states: Option<u64>,

@@ -5,7 +5,7 @@ use ondol_format::csum::crc32c;
 use ondol_format::hash::{DxHash, HashVersion};
 use ondol_format::mkfs::{Chunk, Options, Plan};
 use ondol_power::Layer;
-use ondol_testkit::image::{Spec, ToolError, missing};
+use ondol_testkit::image::{Spec, ToolError, foreign, missing};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{LazyLock, OnceLock};
@@ -43,6 +43,9 @@ pub enum Kind {
     Linear,
     /// As small, with its journal on a disk of its own. Made by mke2fs.
     JournalDevice,
+    /// With files that other programs have made: in block maps beside extents, with attributes in a block that they
+    /// share. Made by mke2fs, debugfs and e2fsck.
+    Foreign,
     /// 8 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with
     /// `discard`.
     Pool,
@@ -56,7 +59,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -71,11 +74,12 @@ impl Kind {
         Self::LargeInodes,
         Self::Linear,
         Self::JournalDevice,
+        Self::Foreign,
         Self::Pool,
     ];
 
     /// Those on disks.
-    const ON_DISKS: &[Self] = Self::ALL.split_at(14).0;
+    const ON_DISKS: &[Self] = Self::ALL.split_at(15).0;
 
     /// Those whose files are mapped in other ways than by extents of blocks, or whose log is on another disk.
     pub const FORMS: [Self; 5] =
@@ -83,8 +87,9 @@ impl Kind {
 
     /// Whether it can be made here: most need mke2fs.
     pub fn is_possible(self) -> bool {
-        static MKE2FS: LazyLock<bool> = LazyLock::new(|| missing(&["mke2fs"]).is_none());
-        matches!(self, Self::Small | Self::OrphanFile | Self::Pages | Self::WideLog | Self::Pool) || *MKE2FS
+        static E2FSPROGS: LazyLock<bool> =
+            LazyLock::new(|| missing(&["mke2fs", "debugfs", "tune2fs", "e2fsck"]).is_none());
+        matches!(self, Self::Small | Self::OrphanFile | Self::Pages | Self::WideLog | Self::Pool) || *E2FSPROGS
     }
 
     /// One of all, the usual ones more often.
@@ -116,6 +121,10 @@ impl Kind {
             Self::Values => small().with("-O ea_inode"),
             Self::LargeInodes => small().with("-I 512"),
             Self::Linear => small().with("-O ^dir_index"),
+            Self::Foreign => {
+                let made = foreign(12 << 20, 4096, 4);
+                return made.map(|bytes| self.hashed(bytes)).map_err(|e| format!("image {self} in pages: {e}"));
+            }
             Self::WideLog => {
                 return self.by_mkfs(16 << 20, 4096, 256, 2048, "^orphan_file").map(|mut made| made.remove(0));
             }
@@ -176,6 +185,7 @@ impl Kind {
             Self::LargeInodes => "large-inodes",
             Self::Linear => "linear",
             Self::JournalDevice => "journal-device",
+            Self::Foreign => "foreign",
             Self::Pool => "pool",
         }
     }
@@ -213,6 +223,10 @@ impl Kind {
             Self::LargeInodes => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -I 512")),
             Self::Linear => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ^dir_index")),
             Self::JournalDevice => with_journal_device().map_err(|e| format!("image {self}: {e}")),
+            Self::Foreign => {
+                let made = foreign(4 << 20, 1024, 1);
+                made.map(|bytes| vec![self.hashed(bytes)]).map_err(|e| format!("image {self}: {e}"))
+            }
         }
     }
 

@@ -176,8 +176,7 @@ fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
 /// By the persistence domain that a pool was made with.
 fn kind_of_pool(base: &Layer) -> Kind {
     let pool = nvm(base).ok().and_then(|nvm| Pool::open(nvm).ok());
-    let survives = pool.is_some_and(|pool| pool.nvm().domain().caches_survive());
-    if survives { Kind::PersistentCaches } else { Kind::Nvm }
+    pool.map_or(Kind::Nvm, |pool| pool.nvm().domain().crashes_as())
 }
 
 /// The disks as media that power can be cut of.

@@ -8,7 +8,7 @@ use crate::subject::{Description, Subject};
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_medium::{AreaKind, Domain, Header, Nvm, Pool, PoolError, PoolSpec};
-use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
+use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_testkit::disks;
 
 /// Bytes of the pool.
@@ -42,12 +42,11 @@ impl PoolRun {
         let old = used().map_err(|e| e.to_string())?;
         let nvm = Nvm::from_bytes(&old).and_then(|nvm| nvm.with_domain(domain)).map_err(|e| e.to_string())?;
         let base = Layer::new(old);
-        let kind = if domain.caches_survive() { Kind::PersistentCaches } else { Kind::Nvm };
         let headers = live(nvm.record(power.clone(), 0), &power).map_err(|e| e.to_string())?;
         Ok(Self {
             domain,
             planted: ondol_faults::current(),
-            media: vec![Medium { base, kind, whole: None }],
+            media: vec![Medium { base, kind: domain.crashes_as(), whole: None }],
             events: power.take(),
             headers,
         })

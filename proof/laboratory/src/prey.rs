@@ -36,7 +36,7 @@ pub struct Prey {
     pub limits: Limits,
     /// How the medium fails, for one thread; `None` for one that works.
     pub fault: Option<Faults>,
-    /// The persistence domain of pools.
+    /// The persistence domain of pools; in a hunt, `Auto` for one in turn.
     pub domain: Domain,
     /// The volume is in object storage; when its syncs end.
     pub store: Option<Durable>,

@@ -3,6 +3,7 @@
 //! After a crash it is what it was after the last step that had returned, or the one that was under way; see
 //! [`Tooled`].
 
+mod fast;
 pub(crate) mod starts;
 
 use crate::after::record_after;

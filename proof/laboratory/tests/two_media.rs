@@ -43,7 +43,7 @@ fn bytes(n: u64) -> [u8; RECORD] {
 fn record(broken: Broken, domain: Domain) -> System {
     let power = PowerDomain::new();
     let disk = LayerStore::new(Layer::new(vec![0; 4096]));
-    let kind = if domain.caches_survive() { Kind::PersistentCaches } else { Kind::Nvm };
+    let kind = domain.crashes_as();
     let media = vec![
         Medium { base: disk.layer(), kind: Kind::Block, whole: None },
         Medium { base: Layer::new(vec![0; 4096]), kind, whole: None },

@@ -1,7 +1,8 @@
 //! Each planted defect is found by power cuts or by damage, and nothing is where none is planted.
 
 use ondol_faults::{Defect, Subject};
-use ondol_power::{Kind, Sampling};
+use ondol_medium::Domain;
+use ondol_power::Sampling;
 use ondol_testkit::nvm_log::rig::Op::{self, Append, Commit, Finish, Hold, Release};
 use ondol_testkit::nvm_log::rig::{LINES, Run, run_alone};
 
@@ -31,7 +32,7 @@ fn scenes() -> [&'static [Op]; 4] {
 fn found(defect: Option<Defect>) -> Vec<usize> {
     let _planted = ondol_faults::set(defect).unwrap();
     let explore = |ops: &&[Op]| {
-        let run: Run = run_alone(Kind::Nvm, LINES, ops);
+        let run: Run = run_alone(Domain::Adr, LINES, ops);
         run.explore(Sampling::default().at_most(48), 5, 30_000).wrong.len()
     };
     scenes().iter().map(explore).collect()

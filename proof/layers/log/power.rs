@@ -1,12 +1,12 @@
 //! Power cuts of logs: what was committed is there, nothing else appears, and a log that goes on after one has none of
 //! what was given up.
 
-use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
-use ondol_power::{Kind, Sampling};
+use ondol_medium::{AreaKind, Domain, Nvm, PAGE, Pool};
+use ondol_power::Sampling;
 use ondol_testkit::nvm_log::rig::{LINES, Op, run_alone};
 
-fn explore(kind: Kind, lines: u64, ops: &[Op], sampling: Sampling, again: usize) -> usize {
-    let run = run_alone(kind, lines, ops);
+fn explore(domain: Domain, lines: u64, ops: &[Op], sampling: Sampling, again: usize) -> usize {
+    let run = run_alone(domain, lines, ops);
     let cuts = run.explore(sampling, again, 30_000);
     assert!(cuts.wrong.is_empty(), "{} of {} states: {}; {ops:?}", cuts.wrong.len(), cuts.states, cuts.wrong[0]);
     assert!(cuts.states > run.events.len() / 2, "{} states of {} events", cuts.states, run.events.len());
@@ -29,9 +29,9 @@ fn every_cut_of_short_scenes() {
         &[Append(300), Commit, Release, Append(400), Commit, Append(200), Commit, Release, Append(400), Commit],
     ];
     let mut states = 0;
-    for kind in [Kind::Nvm, Kind::PersistentCaches] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Msync] {
         for ops in scenes {
-            states += explore(kind, LINES, ops, Sampling { all_of: 512, ..Sampling::default() }, 11);
+            states += explore(domain, LINES, ops, Sampling { all_of: 512, ..Sampling::default() }, 11);
         }
     }
     println!("{states} states");
@@ -41,7 +41,7 @@ fn every_cut_of_short_scenes() {
 /// Cuts of the recovery from a state in which one copy of the tail is torn.
 pub(crate) fn recoveries_with_a_torn_tail() -> ondol_testkit::nvm_log::rig::Cuts {
     use Op::{Append, Commit, Release};
-    let run = run_alone(Kind::Nvm, LINES, &[Append(20), Commit, Release, Append(48), Commit]);
+    let run = run_alone(Domain::Adr, LINES, &[Append(20), Commit, Release, Append(48), Commit]);
     let mut all = ondol_testkit::nvm_log::rig::Cuts::default();
     for copy in [0, PAGE] {
         let mut torn = run.end();

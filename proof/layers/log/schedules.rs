@@ -2,7 +2,7 @@
 
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
-use ondol_power::Kind;
+use ondol_medium::Domain;
 use ondol_schedule::{Schedule, Stats, Task};
 use ondol_testkit::nvm_log::rig::{LINES, Rig};
 use ondol_testkit::nvm_log::{appender, committer, threads};
@@ -19,7 +19,7 @@ fn crowd(rig: &Arc<Rig>) -> Vec<Task> {
 
 /// What one interleaving does.
 fn run(number: u64, stats: &Stats, lines: u64, patience: u32) -> Rig {
-    let rig = Arc::new(Rig::new(Kind::Nvm, lines, patience));
+    let rig = Arc::new(Rig::new(Domain::Adr, lines, patience));
     if let Err(e) = Schedule::fitted_to(stats, number).run(crowd(&rig)) {
         panic!("{e}");
     }
@@ -27,7 +27,7 @@ fn run(number: u64, stats: &Stats, lines: u64, patience: u32) -> Rig {
 }
 
 fn in_turn(lines: u64, patience: u32) -> Stats {
-    let rig = Arc::new(Rig::new(Kind::Nvm, lines, patience));
+    let rig = Arc::new(Rig::new(Domain::Adr, lines, patience));
     Schedule::in_turn(0).run(crowd(&rig)).unwrap()
 }
 

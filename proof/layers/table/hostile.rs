@@ -4,16 +4,16 @@
 use crate::rig::{BLOCKS, Image, PAGE, Run, opened, page, pool, read};
 use ondol_block::BlockStore;
 use ondol_faults::Defect;
-use ondol_medium::{AreaKind, Nvm, Pool};
+use ondol_medium::{AreaKind, Domain, Nvm, Pool};
 use ondol_page_table::{LogFault, MapFault, PageTable, TableError, TableSpec, check};
-use ondol_power::{Cut, Kind, Layer, Medium};
+use ondol_power::{Cut, Layer, Medium};
 use proptest::prelude::*;
 
 /// A pool with four blocks written, and with its newest transaction open and half done; and what is to be read.
 pub(crate) fn scene() -> (Vec<u8>, Image) {
     use crate::rig::Op::{Checkpoint, Flush, Write};
-    let run: Run = crate::rig::run(Kind::Nvm, &[Write(0, 4), Flush, Checkpoint([0, 2, 1, 5], 0)]);
-    let media = [Medium { base: Layer::new(run.base.clone()), kind: Kind::Nvm, whole: None }];
+    let run: Run = crate::rig::run(Domain::Adr, &[Write(0, 4), Flush, Checkpoint([0, 2, 1, 5], 0)]);
+    let media = [Medium { base: Layer::new(run.base.clone()), kind: Domain::Adr.crashes_as(), whole: None }];
     let states = (0..=run.events.len()).map(|n| Cut::after(&media, &run.events[..n]).everything().remove(0).to_bytes());
     let open: Vec<Vec<u8>> = states.filter(|state| check(&opened(state)).is_ok_and(|report| report.open)).collect();
     let state = open.last().expect("a transaction is open at some time").clone();

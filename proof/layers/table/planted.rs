@@ -4,13 +4,15 @@
 use crate::power::SCENES;
 use crate::rig::run;
 use ondol_faults::{Defect, Subject};
-use ondol_power::{Kind, Sampling};
+use ondol_medium::Domain;
+use ondol_power::Sampling;
 
 /// Wrong states of the scenes up to the first that has any, with a rule broken while they run and while tables are
 /// attached.
 fn found(defect: Option<Defect>) -> usize {
     let _planted = ondol_faults::set(defect).unwrap();
-    let wrong = |ops| run(Kind::Nvm, ops).explore(Sampling::default().at_most(16), 5, 6_000).wrong.len();
+    let domain = if defect == Some(Defect::TableMsyncMixed) { Domain::Msync } else { Domain::Adr };
+    let wrong = |ops| run(domain, ops).explore(Sampling::default().at_most(16), 5, 6_000).wrong.len();
     SCENES.into_iter().map(wrong).find(|wrong| *wrong > 0).unwrap_or(0)
 }
 

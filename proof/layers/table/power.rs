@@ -2,10 +2,11 @@
 
 use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flatten, Flush, InPlace, Lent, Part, Remap, Swap, Write};
 use crate::rig::run;
-use ondol_power::{Kind, Sampling};
+use ondol_medium::Domain;
+use ondol_power::Sampling;
 
-fn explore(kind: Kind, ops: &[Op], sampling: Sampling, again: usize) -> usize {
-    let run = run(kind, ops);
+fn explore(domain: Domain, ops: &[Op], sampling: Sampling, again: usize) -> usize {
+    let run = run(domain, ops);
     let cuts = run.explore(sampling, again, 6_000);
     assert!(cuts.wrong.is_empty(), "{} of {} states: {}; {ops:?}", cuts.wrong.len(), cuts.states, cuts.wrong[0]);
     assert!(cuts.states > run.events.len() / 2, "{} states of {} events", cuts.states, run.events.len());
@@ -58,9 +59,9 @@ pub(crate) const SCENES: [&[Op]; 12] = [
 #[test]
 fn every_cut_of_short_scenes() {
     let mut states = 0;
-    for kind in [Kind::Nvm, Kind::PersistentCaches] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Msync] {
         for ops in SCENES {
-            states += explore(kind, ops, Sampling::default().at_most(64), 23);
+            states += explore(domain, ops, Sampling::default().at_most(64), 23);
         }
     }
     println!("{states} states");

@@ -11,8 +11,9 @@ use ondol_block::BlockStore;
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
+use ondol_medium::Domain;
 use ondol_page_table::PageTable;
-use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 use ondol_schedule::{Schedule, Task};
 use rig::Op::{self, Checkpoint, Discard, Flush, InPlace, Lent, Part, Remap, Swap, Write};
 use rig::{BLOCKS, Image, PAGE, allowed, found, pool, recorded, run, seen};
@@ -23,8 +24,12 @@ const P: u64 = PAGE as u64;
 const OWNERS: u64 = 3;
 const EACH: u64 = BLOCKS / OWNERS;
 
-fn kind(seed: u64) -> Kind {
-    if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm }
+fn domain(seed: u64) -> Domain {
+    match seed % 8 {
+        3 => Domain::Eadr,
+        7 => Domain::Msync,
+        _ => Domain::Adr,
+    }
 }
 
 /// What one caller does, by a seed, and about so many cuts of it. Of one in 37 states the attaching is cut, and the
@@ -33,19 +38,20 @@ pub fn operations(seed: u64, about: u64) -> Shown {
     let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: u64| u64::from(random.random_u32()) % n;
     let mut ops = vec![Write(0, 3), Write(3, 3)];
-    ops.extend((0..10).map(|_| match below(14) {
+    ops.extend((0..10).map(|_| match below(17) {
         0..=1 => Write(below(BLOCKS - 2), 1 + below(2)),
         2..=3 => Part(below(20_000), 1 + below(4000)),
-        4 => Flush,
+        4 | 14 => Flush,
         5..=6 => Swap(below(BLOCKS), below(BLOCKS)),
         7 => Remap(below(BLOCKS)),
         8 => Lent(below(BLOCKS)),
         9..=10 => InPlace(below(BLOCKS - 2), 1 + below(2)),
         11 => Op::Flatten,
+        15..=16 => Discard(below(BLOCKS - 2), 1 + below(2)),
         _ => Checkpoint([below(BLOCKS), below(BLOCKS), below(BLOCKS), below(BLOCKS)], below(BLOCKS)),
     }));
     let sampling = Sampling { seed, ..Sampling::default().at_most(16) };
-    let found = run(kind(seed), &ops).explore(sampling, 37, about);
+    let found = run(domain(seed), &ops).explore(sampling, 37, about);
     Shown { states: found.states, fast: 0, wrong: found.wrong.into_iter().next() }
 }
 
@@ -155,7 +161,7 @@ pub fn threads(number: u64, about: u64) -> Shown {
         table.flush().unwrap();
         table.nvm().to_bytes().unwrap()
     };
-    let begins = found(&base, Kind::Nvm).unwrap();
+    let begins = found(&base, Domain::Adr).unwrap();
     let new = || {
         let random = Fixed::new(Timestamp::default(), crowd);
         let below = |n: u64| u64::from(random.random_u32()) % n;
@@ -167,7 +173,7 @@ pub fn threads(number: u64, about: u64) -> Shown {
             })
             .collect();
         let power = PowerDomain::new();
-        let table = PageTable::attach(&recorded(&base, kind(number), Some(&power))).unwrap();
+        let table = PageTable::attach(&recorded(&base, domain(number), Some(&power))).unwrap();
         (Arc::new(Rig { table, power, owners, saying: Mutex::default(), wrong: Mutex::default() }), reads)
     };
     let tasks = |rig: &Arc<Rig>, reads: Vec<(u64, u64)>| -> Vec<Task> {
@@ -188,10 +194,10 @@ pub fn threads(number: u64, about: u64) -> Shown {
     let Rig { table, power, owners, wrong, .. } = Arc::into_inner(rig).expect("no task has it any more");
     drop(table);
     let (events, mut wrong) = (power.take(), wrong.into_inner());
-    let media = [Medium { base: Layer::new(base), kind: kind(number), whole: None }];
+    let media = [Medium { base: Layer::new(base), kind: domain(number).crashes_as(), whole: None }];
     let sampling = Sampling { seed: number, ..Sampling::default().at_most(16) };
     let states = sampling.spread(&media, &events, |_| false, about).each(&media, &events, |layers, mark| {
-        let judged = found(&layers[0].to_bytes(), kind(number)).and_then(|image| {
+        let judged = found(&layers[0].to_bytes(), domain(number)).and_then(|image| {
             (0..).zip(&owners).try_for_each(|(who, owner)| {
                 let done = (mark >> (16 * who) & 0xffff) as usize;
                 allowed(&owner.ops, &owner.images, &image, done, owner.first..owner.first + EACH)

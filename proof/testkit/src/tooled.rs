@@ -47,6 +47,8 @@ pub enum Tool {
     Flatten,
     /// What is in its NVM pool alone is given up.
     Discard,
+    /// An attempt to open these disks, which do not belong together.
+    Mismatched(Vec<Layer>),
 }
 
 /// How far a tool is.
@@ -128,7 +130,10 @@ impl Tool {
 
     /// It changes nothing that a program sees of files.
     fn keeps_files(&self) -> bool {
-        matches!(self, Self::Recover | Self::Check | Self::Tune(_) | Self::Resize(_) | Self::Flatten)
+        matches!(
+            self,
+            Self::Recover | Self::Check | Self::Tune(_) | Self::Resize(_) | Self::Flatten | Self::Mismatched(_)
+        )
     }
 
     fn run(&self, place: &Place, tell: &mut dyn FnMut(Step)) -> ondol::Result<()> {
@@ -176,6 +181,10 @@ impl Tool {
                 None => ondol::export_media(store(volume).into(), &*place.image()?, false),
             },
             Self::Copy => copy(place.open()?, tell),
+            Self::Mismatched(disks) => match Place::on(&disks::stores(disks)).recover() {
+                Ok(()) => Err(disks::damaged("disks of different times were taken for one volume".into())),
+                Err(_) => Ok(()),
+            },
             Self::Flatten => {
                 place.open()?.close()?;
                 let pool = place.pool.as_ref().ok_or_else(|| disks::damaged("it lies in no pool".into()))?;

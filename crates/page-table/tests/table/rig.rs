@@ -4,7 +4,7 @@ use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
 use ondol_page_table::{PageTable, TableError, TableSpec, check};
-use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_power::{Event, Layer, Medium, PowerDomain, Sampling};
 use std::ops::Range;
 
 pub(crate) const PAGE: usize = 4096;
@@ -34,8 +34,7 @@ pub(crate) fn opened(bytes: &[u8]) -> Pool {
 }
 
 /// A pool as it is after a crash.
-pub(crate) fn recorded(state: &[u8], kind: Kind, power: Option<&Arc<PowerDomain>>) -> Pool {
-    let domain = if kind == Kind::Nvm { Domain::Adr } else { Domain::Eadr };
+pub(crate) fn recorded(state: &[u8], domain: Domain, power: Option<&Arc<PowerDomain>>) -> Pool {
     let nvm = Nvm::from_bytes(state).unwrap().with_domain(domain).unwrap();
     let nvm = match power {
         Some(power) => nvm.record(power.clone(), 0),
@@ -67,8 +66,8 @@ pub(crate) fn read(table: &PageTable) -> Result<Image, String> {
 }
 
 /// What a state holds once it is attached. The invariants hold before, and reading alone sees the same.
-pub(crate) fn found(state: &[u8], kind: Kind) -> Result<Image, String> {
-    let pool = recorded(state, kind, None);
+pub(crate) fn found(state: &[u8], domain: Domain) -> Result<Image, String> {
+    let pool = recorded(state, domain, None);
     let report = check(&pool).map_err(|e| e.to_string())?;
     if !report.problems.is_empty() {
         return Err(report.problems.join("; "));
@@ -255,7 +254,7 @@ pub(crate) fn seen(
 
 /// A run that is over: its events, and what the image was after each operation.
 pub(crate) struct Run {
-    kind: Kind,
+    domain: Domain,
     pub(crate) base: Vec<u8>,
     pub(crate) events: Vec<Event>,
     ops: Vec<Op>,
@@ -269,13 +268,13 @@ pub(crate) struct Cuts {
 }
 
 /// Does `ops`.
-pub(crate) fn run(kind: Kind, ops: &[Op]) -> Run {
-    run_over(pool().nvm().to_bytes().unwrap(), kind, ops)
+pub(crate) fn run(domain: Domain, ops: &[Op]) -> Run {
+    run_over(pool().nvm().to_bytes().unwrap(), domain, ops)
 }
 
-pub(crate) fn run_over(base: Vec<u8>, kind: Kind, ops: &[Op]) -> Run {
+pub(crate) fn run_over(base: Vec<u8>, domain: Domain, ops: &[Op]) -> Run {
     let power = PowerDomain::new();
-    let pool = recorded(&base, kind, Some(&power));
+    let pool = recorded(&base, domain, Some(&power));
     let mut table = PageTable::attach(&pool).unwrap();
     let mut images = vec![read(&table).unwrap()];
     power.mark(0);
@@ -297,12 +296,12 @@ pub(crate) fn run_over(base: Vec<u8>, kind: Kind, ops: &[Op]) -> Run {
         power.mark(n as u64 + 1);
     }
     drop(table);
-    Run { kind, base, events: power.take(), ops: ops.to_vec(), images }
+    Run { domain, base, events: power.take(), ops: ops.to_vec(), images }
 }
 
 /// Flattens what a crash has left: the image is the same, and every block in its own page.
-fn flat(state: &[u8], kind: Kind, image: &Image) -> Result<(), String> {
-    let pool = recorded(state, kind, None);
+fn flat(state: &[u8], domain: Domain, image: &Image) -> Result<(), String> {
+    let pool = recorded(state, domain, None);
     let mut table = PageTable::attach(&pool).map_err(|e| e.to_string())?;
     let done = table.flatten().map_err(|e| format!("flattened: {e}"))?;
     let report = check(&pool).map_err(|e| e.to_string())?;
@@ -310,7 +309,7 @@ fn flat(state: &[u8], kind: Kind, image: &Image) -> Result<(), String> {
         return Err(format!("flattened: {report:?}, {done:?}"));
     }
     drop(table);
-    match found(&pool.nvm().to_bytes().map_err(|e| e.to_string())?, kind)? == *image {
+    match found(&pool.nvm().to_bytes().map_err(|e| e.to_string())?, domain)? == *image {
         true => Ok(()),
         false => Err("flattened: another image".into()),
     }
@@ -318,7 +317,7 @@ fn flat(state: &[u8], kind: Kind, image: &Image) -> Result<(), String> {
 
 impl Run {
     fn media(&self, base: &[u8]) -> Vec<Medium> {
-        vec![Medium { base: Layer::new(base.to_vec()), kind: self.kind, whole: None }]
+        vec![Medium { base: Layer::new(base.to_vec()), kind: self.domain.crashes_as(), whole: None }]
     }
 
     /// Attaches to cuts everywhere, about so many; of one of `again` cuts the attaching, too, and goes on from there.
@@ -337,12 +336,12 @@ impl Run {
     }
 
     fn judge(&self, state: &[u8], done: usize, deep: bool) -> Result<(), String> {
-        let image = found(state, self.kind)?;
+        let image = found(state, self.domain)?;
         allowed(&self.ops, &self.images, &image, done, 0..BLOCKS)?;
         if deep {
             self.cut_again(state, &image)?;
             self.go_on(state, &image)?;
-            flat(state, self.kind, &image)?;
+            flat(state, self.domain, &image)?;
         }
         Ok(())
     }
@@ -350,11 +349,11 @@ impl Run {
     /// Cuts of the attaching: each finds the same image.
     fn cut_again(&self, state: &[u8], image: &Image) -> Result<(), String> {
         let power = PowerDomain::new();
-        drop(PageTable::attach(&recorded(state, self.kind, Some(&power))));
+        drop(PageTable::attach(&recorded(state, self.domain, Some(&power))));
         let media = self.media(state);
         let mut wrong = Ok(());
         Sampling::default().at_most(24).each(&media, &power.take(), |layers, _| {
-            match found(&layers[0].to_bytes(), self.kind) {
+            match found(&layers[0].to_bytes(), self.domain) {
                 Ok(now) if now == *image => {}
                 Ok(_) => wrong = Err("an attaching that was cut changes the image".into()),
                 Err(e) => wrong = Err(format!("an attaching that was cut: {e}")),
@@ -365,7 +364,7 @@ impl Run {
 
     /// A table that goes on after a crash keeps what is written since, and the rest as it was found.
     fn go_on(&self, state: &[u8], image: &Image) -> Result<(), String> {
-        let pool = recorded(state, self.kind, None);
+        let pool = recorded(state, self.domain, None);
         let mut image = image.clone();
         for (n, ops) in [[Op::Write(1, 2), Op::Flush], [Op::Remap(3), Op::Swap(0, 5)]].into_iter().enumerate() {
             let table = PageTable::attach(&pool).map_err(|e| format!("gone on: {e}"))?;
@@ -374,7 +373,7 @@ impl Run {
                 image = op.model(&image, 200 + n as u8 * 8);
             }
         }
-        let now = found(&pool.nvm().to_bytes().unwrap(), self.kind).map_err(|e| format!("gone on: {e}"))?;
+        let now = found(&pool.nvm().to_bytes().unwrap(), self.domain).map_err(|e| format!("gone on: {e}"))?;
         if now == image { Ok(()) } else { Err("gone on: another image".into()) }
     }
 }

@@ -66,7 +66,8 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if plant.is_some() {
         drop(ondol_faults::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
-    let domain = domain(&args).map_err(LaboratoryError)?;
+    let turns = if is_one_run(&args) { Domain::Adr } else { Domain::Auto };
+    let domain = domain(&args).map_err(LaboratoryError)?.unwrap_or(turns);
     let prey = |engine, data| {
         let fault = args.fault.map(Faults::One);
         Prey { engine, data, plant, seed: args.seed, limits, fault, domain, store: None }
@@ -85,7 +86,7 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
     let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
     part(args)?;
     let found = match (pool_domain(args)?, tools(args)?) {
-        (Some(domain), _) => replay_pool(prey, domain, &path),
+        (Some(domain), _) => replay_pool(prey, domain.unwrap_or(Domain::Adr), &path),
         (None, Some((family, names))) => match &names[..] {
             [name] => replay_tools(prey, (family, name), &path),
             _ => return Err(format!("--case needs what it is a state of: --workload {}:NAME", family.word())),
@@ -112,8 +113,8 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
     Ok(ExitCode::from(FOUND))
 }
 
-/// The memory of `--workload pool`.
-fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
+/// The memory of `--workload pool`, if it is said.
+fn pool_domain(args: &CrashArgs) -> Result<Option<Option<Domain>>, String> {
     let is_pool = args.workload.as_deref() == Some("pool");
     is_pool.then(|| require_heard(args, "pool").and_then(|()| domain(args))).transpose()
 }
@@ -170,9 +171,16 @@ fn tools(args: &CrashArgs) -> Result<Option<Tools>, String> {
     Ok(Some((family, found)))
 }
 
-/// The memory of pools.
-fn domain(args: &CrashArgs) -> Result<Domain, String> {
-    args.domain.parse().map_err(|e: DomainError| e.to_string())
+/// The memory of pools, if it is said.
+fn domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
+    args.domain.as_ref().map(|name| name.parse()).transpose().map_err(|e: DomainError| e.to_string())
+}
+
+/// Whether one workload is asked for, of which a violation is told as it was given.
+fn is_one_run(args: &CrashArgs) -> bool {
+    let is_hunt =
+        matches!(args.workload.as_deref(), None | Some("exhaustive-1" | "exhaustive-2" | "random" | "threads"));
+    args.case.is_some() || !args.calls.is_empty() || !is_hunt
 }
 
 /// The one workload of `--calls` or of a file.
@@ -251,7 +259,7 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
         return Ok(vec![Quarry::Part(part)]);
     }
     Ok(match (pool_domain(args)?, args.engine) {
-        (Some(domain), _) => vec![Quarry::Pool(domain)],
+        (Some(domain), _) => domain.map_or(DOMAINS.to_vec(), |one| vec![one]).into_iter().map(Quarry::Pool).collect(),
         (None, Some(engine)) => engines(&[engine]),
         (None, None) if is_of_volumes || args.image.is_some() || args.mount.is_some() => engines(&JournalEngine::ALL),
         (None, None) => {
@@ -265,11 +273,14 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
             let tools =
                 Family::ALL.into_iter().filter(|_| is_here).map(|family| Quarry::Tools((family, family.names())));
             let parts = Part::ALL.map(Quarry::Part);
-            let pools = [Domain::Adr, Domain::Eadr].map(Quarry::Pool);
+            let pools = DOMAINS.map(Quarry::Pool);
             pools.into_iter().chain(tools).chain(parts).chain(volumes).collect()
         }
     })
 }
+
+/// Persistence domains that differ in what a crash leaves, or in what is done for it.
+const DOMAINS: [Domain; 3] = [Domain::Adr, Domain::Eadr, Domain::Msync];
 
 /// States of what each tool does, about, where nobody asks for a single one.
 const OF_A_TOOL: u64 = 200;

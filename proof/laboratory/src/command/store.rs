@@ -18,7 +18,7 @@ pub(super) fn wanted(args: &CrashArgs) -> Result<Option<Durable>, String> {
         ("--schedule", args.schedule.is_some()),
         ("--background", args.background.is_some()),
         ("--lead", args.lead != 0),
-        ("--domain", args.domain != "adr"),
+        ("--domain", args.domain.is_some()),
         ("a second --calls", args.calls.len() > 1),
     ];
     if let Some((option, _)) = said.into_iter().find(|(_, is_said)| *is_said) {

@@ -18,6 +18,7 @@ use crate::workload::Corpus;
 use ondol::DataMode;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_medium::Domain;
 use ondol_power::Layer;
 use phase::{Course, Turn};
 use std::collections::{BTreeMap, HashSet};
@@ -186,7 +187,8 @@ impl Shared<'_, '_> {
         let left = self.budget.states.map(|most| most.saturating_sub(found).max(LEAST_STATES));
         let limits = Limits { states: left, ..course.limits(&turn, prey.limits) };
         let fault = course.faults(&turn).or(prey.fault);
-        Some((turn, Prey { limits, fault, ..prey.clone() }))
+        let domain = if prey.domain == Domain::Auto { turn.domain() } else { prey.domain };
+        Some((turn, Prey { limits, fault, domain, ..prey.clone() }))
     }
 
     fn explore(&self, prey: &Prey, turn: &Turn, disks: &[Layer]) -> Result<Report, String> {

@@ -14,6 +14,7 @@ use crate::plants;
 use crate::workload::{self, Corpus, Mount, Workload};
 use ondol::{DataMode, JournalEngine};
 use ondol_env::sync::{Arc, Mutex};
+use ondol_medium::Domain;
 use ondol_power::Sampling;
 
 /// Workloads of a round.
@@ -253,6 +254,20 @@ pub(super) struct Turn {
     expected: u64,
     /// How many times its cost is charged.
     toll: u64,
+    /// How many its phase had before.
+    number: usize,
+}
+
+impl Turn {
+    /// The persistence domain of pools, where nobody has said one: that of NVM mostly.
+    pub(super) fn domain(&self) -> Domain {
+        // Images, mounts and modes take turns by other numbers.
+        match self.number % 11 {
+            3 | 8 => Domain::Eadr,
+            5 | 10 => Domain::Msync,
+            _ => Domain::Adr,
+        }
+    }
 }
 
 /// What became of a phase.
@@ -320,7 +335,7 @@ impl<'a> Course<'a> {
                 let expected = toll * track.share.spent.checked_div(track.share.workloads).unwrap_or(FIRST);
                 track.charged += expected;
                 let name = track.share.name;
-                return Some(Turn { phase, name, mode, round, workload, expected, toll });
+                return Some(Turn { phase, name, mode, round, workload, expected, toll, number: at });
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What tools begin with: volumes as a crash left them, with removed files that are open, nearly full, or damaged.
 
+use super::fast;
 use crate::explore::Limits;
 use crate::image::Kind;
 use crate::log::Log;
@@ -46,7 +47,14 @@ impl Family {
             Self::Resize => resizing::names().map(str::to_owned).collect(),
             Self::Tools => {
                 let of = |tool: &str, starts: &[&str]| starts.iter().map(|s| format!("{tool}-{s}")).collect::<Vec<_>>();
-                TOOLS.iter().flat_map(|tool| of(tool, &STARTS)).chain(of(FORCE, &DAMAGED)).collect()
+                let fast = AFTER_FAST.iter().flat_map(|tool| of(tool, &[FAST]));
+                TOOLS
+                    .iter()
+                    .flat_map(|tool| of(tool, &STARTS))
+                    .chain(of(FORCE, &DAMAGED))
+                    .chain(fast)
+                    .chain(MISMATCHED.map(str::to_owned))
+                    .collect()
             }
         }
     }
@@ -72,7 +80,15 @@ const TOOLS: [&str; 14] = [
 /// In each the log was not recovered.
 const STARTS: [&str; 3] = ["crashed", "orphans", "full"];
 
+/// Fast commits follow the log, and these tools.
+const FAST: &str = "fast";
+
+const AFTER_FAST: [&str; 3] = ["recover", "check", "copy"];
+
 const FORCE: &str = "force";
+
+/// An image and a pool of different times are opened, before the volume is recovered.
+const MISMATCHED: [&str; 2] = ["mismatched-image", "mismatched-pool"];
 
 const DAMAGED: [&str; 4] = ["log", "units", "journal", "orphan-list"];
 
@@ -109,6 +125,12 @@ const LOGGED: (&str, &str) = (
     "mkdir /d 0755\nsync\ncreate /d/b 0600\nwrite /d/b 0 5000 #2\nsync\nchmod /a 0600\nunlink /b\nsync\nrename /a /d/c\nsync\nappend /d/c 4000 #3\nsync",
 );
 
+/// As [`LOGGED`], with what fast commits tell of.
+const LOGGED_FAST: (&str, &str) = (
+    "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 3000 #7\nsync",
+    "mkdir /d 0755\nsync\ncreate /d/c 0600\nwrite /d/c 0 5000 #2\nsync\nchmod /a 0600\nsync",
+);
+
 /// Makes one of [`Family::names`]. Equal seeds make equal ones.
 ///
 /// # Errors
@@ -123,8 +145,14 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
     if let Some(damage) = name.strip_prefix(FORCE).and_then(|rest| rest.strip_prefix('-')) {
         return damaged(name, damage, &random);
     }
-    let start = STARTS.into_iter().find(|start| name.ends_with(start)).unwrap_or_default();
+    let start = STARTS.into_iter().chain([FAST]).find(|start| name.ends_with(start)).unwrap_or_default();
     let tool = name.strip_suffix(start).unwrap_or_default().trim_end_matches('-');
+    if MISMATCHED.contains(&name) {
+        return mismatched(name, kind);
+    }
+    if start == FAST {
+        return fast_committed(name, tool);
+    }
     // The others refuse a journal that is elsewhere, or take no notice of it.
     let kind = match (tool, kind) {
         // In a pool, and so large that another one with its reserve fits.
@@ -183,6 +211,37 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
 }
 
 const BLOCK_ENGINES: [JournalEngine; 2] = [JournalEngine::Classic, JournalEngine::Compressed];
+
+/// The log was not recovered, and fast commits follow it.
+fn fast_committed(name: &str, tool: &str) -> Result<Tooled, String> {
+    // Only this one has a log that is long enough without the blocks that they take.
+    let run = recorded(LOGGED_FAST, Kind::WideLog, JournalEngine::Classic)?;
+    let mut disks = Cut::after(&run.media, &run.events).everything();
+    fast::add(&mut disks[0])?;
+    let tools = match tool {
+        "check" => vec![Tool::Check],
+        "copy" => vec![Tool::Copy],
+        _ => vec![Tool::Recover],
+    };
+    Tooled::new(name, disks, tools)
+}
+
+/// The image, or the pool, is a copy of an earlier time.
+fn mismatched(name: &str, kind: Kind) -> Result<Tooled, String> {
+    let kind = if matches!(kind, Kind::Pool | Kind::JournalDevice) { Kind::Small } else { kind };
+    let run = recorded(
+        (LOGGED.0, &format!("write /a 500 700 #5\nsync\nremount\n{}", LOGGED.1)),
+        kind,
+        JournalEngine::Scalable,
+    )?;
+    let disks = Cut::after(&run.media, &run.events).everything();
+    let older = run.media.iter().map(|medium| medium.base.clone()).collect::<Vec<_>>();
+    let mixed = match name {
+        "mismatched-image" => vec![older[0].clone(), disks[1].clone()],
+        _ => vec![disks[0].clone(), older[1].clone()],
+    };
+    Tooled::new(name, disks, vec![Tool::Mismatched(mixed), Tool::Recover])
+}
 
 /// What is in NVM alone is given up, of a volume that can be looked at without it.
 fn given_up(
@@ -286,7 +345,7 @@ fn noted_errors(image: &mut Layer) {
     superblock(image, |raw| raw.s_state.set(raw.s_state.get() | STATE_ERROR));
 }
 
-fn superblock(image: &mut Layer, edit: impl FnOnce(&mut RawSuperblock)) {
+pub(super) fn superblock(image: &mut Layer, edit: impl FnOnce(&mut RawSuperblock)) {
     let mut bytes = [0; 1024];
     image.read(1024, &mut bytes);
     if let Ok(raw) = RawSuperblock::mut_from_bytes(&mut bytes) {

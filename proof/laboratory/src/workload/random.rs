@@ -164,8 +164,11 @@ pub fn in_place(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let random = Fixed::new(Timestamp::default(), seed.rotate_left(32) ^ n ^ 0x1A);
         let below = |n: u64| u64::from(random.random_u32()) % n;
+        let mount = Mount::in_turn(n / 3);
+        // With `fsync=file` bytes in place are durable without calls before them on other files, which no number tells.
+        let files = if mount == Mount::File { 1 } else { 2 };
         let one = |step: u64| {
-            let (file, at, len) = (below(2), below(8) * 1024, 1 + below(8000));
+            let (file, at, len) = (below(files), below(8) * 1024, 1 + below(8000));
             let change = match below(6) {
                 0 => format!("write /{file} {at} {len} #{}", step + 10),
                 _ => format!("write-back /{file} {at} {len} #{}", step + 10),
@@ -177,8 +180,7 @@ pub fn in_place(seed: u64) -> impl Iterator<Item = Workload> + Send {
         Workload {
             name: format!("in place {seed}/{n}"),
             image: Kind::in_turn(n),
-            // With `fsync=file` bytes in place are durable without the calls before them, which no number tells.
-            mount: Some(Mount::in_turn(n / 3)).filter(|mount| *mount != Mount::File).unwrap_or_default(),
+            mount,
             before: parse("create /0 0644\nwrite /0 0 20000 #1\ncreate /1 0644\nwrite /1 0 20000 #2"),
             remount: false,
             calls: parse(&(0..2 + below(4)).map(one).collect::<String>()),

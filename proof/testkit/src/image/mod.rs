@@ -1,5 +1,6 @@
 //! Images: made by mke2fs, opened in a way that suits tests, judged by e2fsck and by the kernel.
 
+mod foreign;
 mod fsck;
 mod kernel;
 mod make;
@@ -7,6 +8,7 @@ mod opening;
 mod sparse;
 mod tools;
 
+pub use foreign::foreign;
 pub use fsck::{
     Disks, Left, Verdict, check, is_ours_alone, judge_left, judge_replay, kernel_left_orphan, on_copy, repair,
     replay_only,

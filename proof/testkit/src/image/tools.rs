@@ -55,11 +55,20 @@ pub fn missing<'p>(programs: &[&'p str]) -> Option<&'p str> {
 /// # Errors
 /// It cannot be started.
 pub fn run<A: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = A>) -> Result<Output, ToolError> {
+    run_with(program, args, &[])
+}
+
+/// As [`run`], with these variables of the environment.
+pub(crate) fn run_with<A: AsRef<OsStr>>(
+    program: &str,
+    args: impl IntoIterator<Item = A>,
+    environment: &[(&str, &str)],
+) -> Result<Output, ToolError> {
     let start = |source| ToolError::Start { program: program.to_owned(), source };
     let path = find(program).ok_or_else(|| start(std::io::ErrorKind::NotFound.into()))?;
     let mut command = Command::new(path);
     command.args(args).stdin(Stdio::null()).env("LC_ALL", "C").env("MKE2FS_SYNC", "0");
-    command.output().map_err(start)
+    command.envs(environment.iter().copied()).output().map_err(start)
 }
 
 /// What a program printed, both streams.

@@ -6,7 +6,8 @@ pub mod rig;
 use crate::run_log::Shown;
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_power::{Kind, Sampling};
+use ondol_medium::Domain;
+use ondol_power::Sampling;
 use ondol_schedule::{Schedule, Task};
 use rig::{Id, LINES, Op, Rig, record, run_alone};
 
@@ -56,8 +57,12 @@ fn shown(run: &rig::Run, sampling: Sampling, again: usize, about: u64) -> Shown 
     Shown { states: found.states, fast: 0, wrong: found.wrong.into_iter().next() }
 }
 
-fn kind(seed: u64) -> Kind {
-    if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm }
+fn domain(seed: u64) -> Domain {
+    match seed % 8 {
+        3 => Domain::Eadr,
+        7 => Domain::Msync,
+        _ => Domain::Adr,
+    }
 }
 
 /// What one caller does, by a seed, and about so many cuts of it. For one of 17 states the log goes on, and is cut
@@ -77,7 +82,7 @@ pub fn operations(seed: u64, about: u64) -> Shown {
         })
         .collect();
     let sampling = Sampling { seed, ..Sampling::default().at_most(32) };
-    shown(&run_alone(kind(seed), LINES + seed % 7, &ops), sampling, 17, about)
+    shown(&run_alone(domain(seed), LINES + seed % 7, &ops), sampling, 17, about)
 }
 
 /// Several callers in an interleaving, both by a number, and about so many cuts of it.
@@ -103,13 +108,13 @@ pub fn threads(number: u64, about: u64) -> Shown {
         all
     };
     let (free, first) = (u64::from(below(24)), below(5));
-    let new = || Arc::new(Rig::nearly_full(kind(number), lines.into(), patience, free, first));
+    let new = || Arc::new(Rig::nearly_full(domain(number), lines.into(), patience, free, first));
     let stats = Schedule::in_turn(number / 8).run(crowd(&new())).unwrap();
     let (rig, schedule) = (new(), Schedule::fitted_to(&stats, number));
     schedule.run(crowd(&rig)).unwrap_or_else(|e| panic!("{e}"));
     let rig = Arc::into_inner(rig).expect("no task has it any more");
     let sampling = Sampling { seed: number, ..Sampling::default().at_most(16) };
-    let mut shown = shown(&rig.run(kind(number)), sampling, 17, about);
+    let mut shown = shown(&rig.run(domain(number)), sampling, 17, about);
     shown.wrong = shown.wrong.map(|wrong| format!("{schedule}: {wrong}"));
     shown
 }

@@ -3,9 +3,9 @@
 use crate::page_table::rig::recorded;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
+use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, LogError, OnDamage, Options, Promise};
-use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_power::{Cut, Event, Layer, Medium, PowerDomain, Sampling};
 use std::collections::BTreeSet;
 
 /// Lines of a tiny ring.
@@ -86,15 +86,15 @@ struct Said {
 
 impl Rig {
     /// A new log of so many lines.
-    pub fn new(kind: Kind, lines: u64, patience: u32) -> Self {
+    pub fn new(domain: Domain, lines: u64, patience: u32) -> Self {
         let made = pool(lines);
         drop(contents(&made));
-        Self::over(made.nvm().to_bytes().unwrap(), kind, patience)
+        Self::over(made.nvm().to_bytes().unwrap(), domain, patience)
     }
 
     /// A log with so few free lines, of commits of all lengths from the `first` on; what made it so is not recorded.
-    pub fn nearly_full(kind: Kind, lines: u64, patience: u32, free: u64, first: u32) -> Self {
-        let mut rig = Self::new(kind, lines, patience);
+    pub fn nearly_full(domain: Domain, lines: u64, patience: u32, free: u64, first: u32) -> Self {
+        let mut rig = Self::new(domain, lines, patience);
         let mut next = 0;
         for n in 0.. {
             let stats = rig.log.stats();
@@ -108,14 +108,14 @@ impl Rig {
             rig.commit(position, &[id]);
             next += 1;
         }
-        rig.base = Cut::after(&media(&rig.base, kind), &rig.power.take()).everything().remove(0).to_bytes();
+        rig.base = Cut::after(&media(&rig.base, domain), &rig.power.take()).everything().remove(0).to_bytes();
         rig
     }
 
     /// A log over a memory that holds this.
-    pub fn over(base: Vec<u8>, kind: Kind, patience: u32) -> Self {
+    pub fn over(base: Vec<u8>, domain: Domain, patience: u32) -> Self {
         let power = PowerDomain::new();
-        let log = start(&recorded(&base, kind, Some(&power)), patience);
+        let log = start(&recorded(&base, domain, Some(&power)), patience);
         Self { power, base, log, said: Mutex::default(), releasing: Mutex::default() }
     }
 
@@ -169,20 +169,20 @@ impl Rig {
     }
 
     /// Ends it.
-    pub fn run(self, kind: Kind) -> Run {
+    pub fn run(self, domain: Domain) -> Run {
         let said = self.said.into_inner();
         drop(self.log);
-        Run { kind, base: self.base, events: self.power.take(), said }
+        Run { domain, base: self.base, events: self.power.take(), said }
     }
 }
 
-fn media(base: &[u8], kind: Kind) -> Vec<Medium> {
-    vec![Medium { base: Layer::new(base.to_vec()), kind, whole: None }]
+fn media(base: &[u8], domain: Domain) -> Vec<Medium> {
+    vec![Medium { base: Layer::new(base.to_vec()), kind: domain.crashes_as(), whole: None }]
 }
 
 /// A run that is over.
 pub struct Run {
-    kind: Kind,
+    domain: Domain,
     base: Vec<u8>,
     /// What was recorded.
     pub events: Vec<Event>,
@@ -201,20 +201,20 @@ pub struct Cuts {
 impl Run {
     /// What the memory holds when everything has arrived.
     pub fn end(&self) -> Vec<u8> {
-        Cut::after(&media(&self.base, self.kind), &self.events).everything().remove(0).to_bytes()
+        Cut::after(&media(&self.base, self.domain), &self.events).everything().remove(0).to_bytes()
     }
 
     /// Recovers `state`, and cuts that everywhere: each of those must still have what `state` had, or be empty as the
     /// recovery leaves it.
     pub fn explore_recovery(&self, state: &[u8]) -> Cuts {
-        let had = found(&recorded(state, self.kind, None));
+        let had = found(&recorded(state, self.domain, None));
         let power = PowerDomain::new();
-        let pool = recorded(state, self.kind, Some(&power));
+        let pool = recorded(state, self.domain, Some(&power));
         drop(start(&pool, 0));
-        let media = media(state, self.kind);
+        let media = media(state, self.domain);
         let mut cuts = Cuts::default();
         cuts.states = Sampling::default().each(&media, &power.take(), |layers, _| {
-            let now = found(&recorded(&layers[0].to_bytes(), self.kind, None));
+            let now = found(&recorded(&layers[0].to_bytes(), self.domain, None));
             if now != had && now != Ok(Vec::new()) {
                 cuts.wrong.push(format!("{now:?}, and was {had:?}"));
             }
@@ -225,7 +225,7 @@ impl Run {
     /// Recovers from cuts everywhere, about so many; for one of `again` of them goes on, and cuts that, too,
     /// and of an eighth of that the recovery.
     pub fn explore(&self, sampling: Sampling, again: usize, about: u64) -> Cuts {
-        let media = media(&self.base, self.kind);
+        let media = media(&self.base, self.domain);
         let marks = |n: usize| matches!(self.events[n - 1], Event::Mark(_));
         let sampling = sampling.spread(&media, &self.events, marks, about);
         let mut cuts = Cuts::default();
@@ -246,7 +246,7 @@ impl Run {
     }
 
     fn judge(&self, state: &[u8], mark: u64, go_on: Option<usize>) -> Result<(), String> {
-        let pool = recorded(state, self.kind, None);
+        let pool = recorded(state, self.domain, None);
         let found = found(&pool)?;
         let said = &self.said;
         let (committed, home) = (&said.committed[..(mark >> 32) as usize], &said.home[..mark as u32 as usize]);
@@ -275,7 +275,7 @@ impl Run {
 
     /// A log that goes on after a crash has what was appended since, and nothing from before.
     fn go_on(&self, state: &[u8], number: usize) -> Result<(), String> {
-        let rig = Rig::over(state.to_vec(), self.kind, 0);
+        let rig = Rig::over(state.to_vec(), self.domain, 0);
         for n in 0..4 {
             let id = (200, n);
             rig.appends(id);
@@ -286,13 +286,13 @@ impl Run {
             }
         }
         let began = rig.power.take();
-        let next = Run { kind: self.kind, base: state.to_vec(), events: began, said: rig.said.into_inner() };
-        let media = media(state, self.kind);
+        let next = Run { domain: self.domain, base: state.to_vec(), events: began, said: rig.said.into_inner() };
+        let media = media(state, self.domain);
         let few = Sampling::default().at_most(8).spread(&media, &next.events, |_| false, 40);
         let mut wrong = Ok(());
         few.each(&media, &next.events, |layers, mark| {
             let layer = layers[0].to_bytes();
-            let found = match found(&recorded(&layer, self.kind, None)) {
+            let found = match found(&recorded(&layer, self.domain, None)) {
                 Ok(found) => found,
                 Err(e) => return wrong = Err(format!("gone on: {e}")),
             };
@@ -341,8 +341,8 @@ pub enum Op {
 }
 
 /// Does `ops` alone.
-pub fn run_alone(kind: Kind, lines: u64, ops: &[Op]) -> Run {
-    let rig = Rig::new(kind, lines, 0);
+pub fn run_alone(domain: Domain, lines: u64, ops: &[Op]) -> Run {
+    let rig = Rig::new(domain, lines, 0);
     {
         let (mut held, mut open, mut last) = (Vec::new(), Vec::new(), None);
         // A slot that is held is a client of its own: nothing orders it.
@@ -389,5 +389,5 @@ pub fn run_alone(kind: Kind, lines: u64, ops: &[Op]) -> Run {
             }
         }
     }
-    rig.run(kind)
+    rig.run(domain)
 }

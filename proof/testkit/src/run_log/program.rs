@@ -4,7 +4,7 @@ use super::kernel::{Disk, Kernel, OneCall, medium};
 use super::{Random, Shown};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
-use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 use ondol_run_log::{Call, Client, Drain, Log, LogOptions, Place, Times, Written};
 use rustix::fs::Timespec;
 
@@ -144,9 +144,8 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
 
 /// Recovers after cuts all over a run, so many states at an event.
 fn explored(run: Run, seed: u64, domain: Domain, states: usize) -> Shown {
-    let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = run.kernel.power.take();
-    let media = [Medium { base: Layer::new(run.base.clone()), kind, whole: None }];
+    let media = [Medium { base: Layer::new(run.base.clone()), kind: domain.crashes_as(), whole: None }];
     let mut wrong = None;
     let sampling = Sampling { seed, ..Sampling::default().at_most(states) }.spread(&media, &events, |_| false, 500);
     let states = sampling.each(&media, &events, |layers, mark| {
@@ -159,7 +158,11 @@ fn explored(run: Run, seed: u64, domain: Domain, states: usize) -> Shown {
 
 /// Calls with small writes.
 pub fn small_writes(seed: u64) -> Shown {
-    let domain = if seed % 4 == 3 { Domain::Eadr } else { Domain::Adr };
+    let domain = match seed % 8 {
+        3 => Domain::Eadr,
+        7 => Domain::Msync,
+        _ => Domain::Adr,
+    };
     explored(record(seed, domain, 120, 150), seed, domain, 16)
 }
 

@@ -204,7 +204,11 @@ fn schedule(stats: &Stats, number: u64) -> Schedule {
 }
 
 fn explore(shape: Shape, stats: &Stats, number: u64, states: u64) -> Shown {
-    let domain = if number / 2 % 4 == 3 { Domain::Eadr } else { Domain::Adr };
+    let domain = match number / 2 % 8 {
+        3 => Domain::Eadr,
+        7 => Domain::Msync,
+        _ => Domain::Adr,
+    };
     let rig = Arc::new(Rig::new(shape, domain));
     let schedule = schedule(stats, number);
     schedule.run(tasks(&rig, shape, number)).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
@@ -213,9 +217,8 @@ fn explore(shape: Shape, stats: &Stats, number: u64, states: u64) -> Shown {
     // No room is lost.
     assert_eq!(rigs::used(rig.clients[0].log()).unwrap(), 0);
     let kernel = Arc::into_inner(rig.kernel).expect("the drain is gone").into_inner();
-    let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = kernel.power.take();
-    let media = [Medium { base: Layer::new(rig.base), kind, whole: None }];
+    let media = [Medium { base: Layer::new(rig.base), kind: domain.crashes_as(), whole: None }];
     let (states, wrong) = cuts(&kernel, &media, &events, domain, number, states);
     let wrong = wrong.map(|wrong| format!("{shape:?}, interleaving {number}, {schedule}: {wrong}"));
     Shown { states, fast: rig.fast.into_inner(), wrong }

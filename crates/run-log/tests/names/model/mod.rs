@@ -12,7 +12,7 @@ mod program;
 mod recovery;
 
 use ondol_medium::{Domain, Nvm};
-use ondol_power::{Event, Kind, Layer, Medium, Sampling};
+use ondol_power::{Event, Layer, Medium, Sampling};
 
 pub(crate) struct Random(pub(crate) u64);
 
@@ -49,7 +49,7 @@ struct Recorded {
 impl Recorded {
     /// So many states that cuts leave, until one is wrong.
     fn each(self, most: u64, mut judge: impl FnMut(&Layer, u64) -> Result<(), String>) -> (usize, Option<String>) {
-        let kind = if self.domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
+        let kind = self.domain.crashes_as();
         let media = [Medium { base: self.base, kind, whole: None }];
         let mut wrong = None;
         let sampling = self.sampling.spread(&media, &self.events, |_| false, most);

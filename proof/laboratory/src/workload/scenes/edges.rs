@@ -29,6 +29,13 @@ pub(super) fn scenes() -> Vec<Scene> {
                 + &lines(0..64, |n| format!("setxattr /f{n} user.v 300 #{n}9"))
                 + "fsync /a",
         ),
+        // Nothing else waits for what it wrote.
+        scene(
+            "evicted-before-its-fsync",
+            lines(0..12, |n| format!("create /f{n} 0644")) + "create /a 0644\nwrite /a 0 3000 #1",
+            "append /a 4000 #2\n".to_owned() + &lines(0..12, |n| format!("read /f{n} 0 10")) + "fsync /a\nchmod /f0 0600",
+        )
+        .mount(Mount::File),
         scene(
             "grown-over-old-bytes",
             "create /a 0644\nwrite /a 0 8K #1\nsync",

@@ -39,7 +39,14 @@ fn maps() -> Vec<Scene> {
 fn values() -> Vec<Scene> {
     let before = "create /a 0644\nsetxattr /a user.v 5000 #1\nsetxattr /a user.w 3000 #2\ncreate /b 0644";
     let beside = |name, calls: &str| scene(name, before, calls).beside("sync\nsync\nsync").on(Kind::Values).alone();
+    let shared = |name, before: &str, calls: &str| scene(name, before, calls).on(Kind::Foreign);
     vec![
+        // Two of four are left, and then nobody.
+        shared("attributes-left-by-two", "unlink /d/b\nremovexattr /a user.one", "unlink /b\nsync")
+            .beside("setxattr /d user.one 9 #1\nsync"),
+        shared("attributes-left-by-three", "removexattr /a user.one", "unlink /b\nsync")
+            .beside("setxattr /d user.one 9 #1\nsync")
+            .beside("truncate /d/b 0\nunlink /d/b\nsync"),
         beside("value-replaced-beside-commit", "setxattr /a user.v 4000 #3\nremovexattr /a user.w"),
         beside("values-deleted-beside-commit", "unlink /a\ncreate /a 0600"),
         beside("values-moved-beside-commit", "rename /b /a\nchmod /a 0600"),
@@ -143,6 +150,15 @@ fn commits() -> Vec<Scene> {
         scene("orphans-of-threads-in-file", "create /a 0644\ncreate /b 0644", "open @0 /a\nunlink /a\nclose @0\nsync")
             .beside("open @1 /b\nunlink /b\nsync\nclose @1\ncreate /b 0600\nsync")
             .on(Kind::OrphanFile),
+        // Each takes a slot of the orphan file while the other's is cleared.
+        scene(
+            "slots-of-threads",
+            "create /a 0644",
+            lines(0..6, |n| format!("create /x{n} 0644\nopen @{n} /x{n}\nunlink /x{n}\nclose @{n}")),
+        )
+        .beside(lines(10..14, |n| format!("create /y{n} 0644\nopen @{n} /y{n}\nunlink /y{n}\nsync")))
+        .on(Kind::Foreign)
+        .alone(),
         // What both of them have to log does not fit into what is left.
         scene(
             "no-room-for-both",
