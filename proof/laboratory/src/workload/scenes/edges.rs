@@ -33,7 +33,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene(
             "evicted-before-its-fsync",
             lines(0..12, |n| format!("create /f{n} 0644")) + "create /a 0644\nwrite /a 0 3000 #1",
-            "append /a 4000 #2\n".to_owned() + &lines(0..12, |n| format!("read /f{n} 0 10")) + "fsync /a\nchmod /f0 0600",
+            "append /a 4000 #2\n".to_owned() + &lines(0..12, |n| format!("read /f{n} 0 10")) + "fsync /a",
         )
         .mount(Mount::File),
         scene(
