@@ -82,7 +82,7 @@ fn every_kind_of_step_by_path() {
     assert_eq!((g.nlink(), g.permissions()), (2, 0o600));
     assert_eq!(v.metadata("/d/link").expect("attributes").ino(), g.ino());
     assert_eq!(v.read_link("/d/soft").expect("a link"), Path::new("../old"));
-    assert_eq!(v.inodes().listxattr(g.ino()).expect("attributes"), [b"user.a"]);
+    assert_eq!(v.inodes().xattrs().listxattr(g.ino()).expect("attributes"), [b"user.a"]);
     assert!(!v.exists("/d/e").expect("an answer"));
     v.close().expect("a clean image");
 }

@@ -58,25 +58,25 @@ fn make_as(sides: &Sides, dir: &str, name: &str, kind: &str, (mode, umask): (u16
     match kind {
         "create" => {
             fs::open(&at, OFlags::CREATE | OFlags::WRONLY, bits).unwrap();
-            ours.create(parent, name.as_bytes(), mode, caller).unwrap();
+            ours.names().create(parent, name.as_bytes(), mode, caller).unwrap();
         }
         "mkdir" => {
             fs::mkdir(&at, bits).unwrap();
-            ours.mkdir(parent, name.as_bytes(), mode, caller).unwrap();
+            ours.names().mkdir(parent, name.as_bytes(), mode, caller).unwrap();
         }
         "mkfifo" => {
             fs::mknodat(CWD, &at, fs::FileType::Fifo, bits, 0).unwrap();
-            ours.mknod(parent, name.as_bytes(), FileType::Fifo.mode_bits() | mode, (0, 0), caller).unwrap();
+            ours.names().mknod(parent, name.as_bytes(), FileType::Fifo.mode_bits() | mode, (0, 0), caller).unwrap();
         }
         _ => {
             use std::os::fd::AsRawFd;
             let file = fs::open(sides.path(dir), OFlags::TMPFILE | OFlags::RDWR, bits).unwrap();
             let held = format!("/proc/self/fd/{}", file.as_raw_fd());
             fs::linkat(CWD, held, CWD, &at, AtFlags::SYMLINK_FOLLOW).unwrap();
-            let attr = ours.tmpfile(parent, mode, caller).unwrap();
+            let attr = ours.names().tmpfile(parent, mode, caller).unwrap();
             assert_eq!(attr.nlink, 0);
-            ours.link(attr.ino, parent, name.as_bytes()).unwrap();
-            ours.release(attr.ino).unwrap();
+            ours.names().link(attr.ino, parent, name.as_bytes()).unwrap();
+            ours.inode_ops().release(attr.ino).unwrap();
         }
     }
     rustix::process::umask(Mode::empty());
@@ -90,7 +90,7 @@ fn setgid_directories_and_new_owners() {
 fn setgid_directories(options: &str) {
     let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), options) else { return };
     sides.make("mkdir /d 0755\nmkdir /p 0755");
-    let set = |path: &str, set: SetAttr| sides.ours().setattr(sides.ino(path), &set).unwrap();
+    let set = |path: &str, set: SetAttr| sides.ours().inode_ops().setattr(sides.ino(path), &set).unwrap();
     std::os::unix::fs::chown(sides.path("d"), Some(3), Some(77)).unwrap();
     set("d", SetAttr { uid: Some(3), gid: Some(77), ..SetAttr::default() });
     fs::chmod(sides.path("d"), Mode::from_raw_mode(0o2775)).unwrap();
@@ -158,7 +158,7 @@ fn acls_are_judged_alike() {
             for _ in 0..2 {
                 let removed = kernel(fs::lremovexattr(sides.path(path), name));
                 assert_eq!(
-                    told(sides.ours().removexattr(sides.ino(path), name.as_bytes())),
+                    told(sides.ours().xattrs().removexattr(sides.ino(path), name.as_bytes())),
                     removed,
                     "{name} of {path}"
                 );
@@ -187,7 +187,7 @@ fn names_and_sizes_of_attributes_are_judged_alike() {
             }
             for _ in 0..2 {
                 let removed = kernel(fs::lremovexattr(sides.path(path), name.as_str()));
-                let ours = told(sides.ours().removexattr(sides.ino(path), name.as_bytes()));
+                let ours = told(sides.ours().xattrs().removexattr(sides.ino(path), name.as_bytes()));
                 assert_eq!(ours, removed, "{name} of {path}");
             }
         }
@@ -212,9 +212,9 @@ fn what_cannot_be_converted_gets_its_other_flags() {
         [(0x50, unsupported), (0x40, unsupported), (0x8_0050, Ok(())), (0, unsupported), (0x8_0000, Ok(()))]
     {
         assert_eq!(kernel(fs::ioctl_setflags(&file, IFlags::from_bits_retain(flags))), done, "{flags:#x}, the kernel");
-        assert_eq!(told(sides.ours().set_flags(ino, flags, u32::MAX)), done, "{flags:#x}");
+        assert_eq!(told(sides.ours().inode_ops().set_flags(ino, flags, u32::MAX)), done, "{flags:#x}");
         let now = fs::ioctl_getflags(&file).unwrap().bits();
-        assert_eq!(sides.ours().flags(ino).unwrap(), now, "after {flags:#x}");
+        assert_eq!(sides.ours().inode_ops().flags(ino).unwrap(), now, "after {flags:#x}");
     }
 }
 
@@ -232,24 +232,27 @@ fn every_flag_is_taken_or_refused_alike() {
         let (file, ino) = (std::fs::File::open(sides.path(path)).unwrap(), sides.ino(path));
         let now = || fs::ioctl_getflags(&file).unwrap().bits();
         let begin = now();
-        assert_eq!(sides.ours().flags(ino).unwrap(), begin, "{path}");
+        assert_eq!(sides.ours().inode_ops().flags(ino).unwrap(), begin, "{path}");
         let bits = (0..32).map(|bit| 1u32 << bit).filter(|bit| bit & NOT_COMPARED == 0);
         // Each flag alone, then added to an immutable inode, then taken back.
         let pairs = bits.clone().flat_map(|bit| [bit, bit | 0x10, 0x10, 0, bit | 0x20, 0]);
         for flags in pairs.map(|flags| flags | begin) {
             let set = kernel(fs::ioctl_setflags(&file, IFlags::from_bits_retain(flags)));
-            assert_eq!(told(sides.ours().set_flags(ino, flags, u32::MAX)), set, "{flags:#x} of {path}");
-            assert_eq!(sides.ours().flags(ino).unwrap(), now(), "{path} after {flags:#x}");
+            assert_eq!(told(sides.ours().inode_ops().set_flags(ino, flags, u32::MAX)), set, "{flags:#x} of {path}");
+            assert_eq!(sides.ours().inode_ops().flags(ino).unwrap(), now(), "{path} after {flags:#x}");
             if let Some(xflags) = fsx(path) {
-                assert_eq!(sides.ours().fsxattr(ino).unwrap().xflags, xflags, "{path} after {flags:#x}");
+                assert_eq!(sides.ours().inode_ops().fsxattr(ino).unwrap().xflags, xflags, "{path} after {flags:#x}");
             }
         }
         let refused = Err(Errno::PERM.raw_os_error());
-        assert_eq!(told(sides.ours().set_flags(ino, begin | 0x10, 0)), refused);
+        assert_eq!(told(sides.ours().inode_ops().set_flags(ino, begin | 0x10, 0)), refused);
         let set = FsxAttr { xflags: 0x80 | 0x40, ..FsxAttr::default() };
-        sides.ours().set_fsxattr(ino, &set, 0).unwrap();
-        assert_eq!(sides.ours().flags(ino).unwrap(), begin | 0x40 | 0x80);
+        sides.ours().inode_ops().set_fsxattr(ino, &set, 0).unwrap();
+        assert_eq!(sides.ours().inode_ops().flags(ino).unwrap(), begin | 0x40 | 0x80);
         let project = FsxAttr { projid: 5, ..set };
-        assert_eq!(told(sides.ours().set_fsxattr(ino, &project, u32::MAX)), Err(Errno::OPNOTSUPP.raw_os_error()));
+        assert_eq!(
+            told(sides.ours().inode_ops().set_fsxattr(ino, &project, u32::MAX)),
+            Err(Errno::OPNOTSUPP.raw_os_error())
+        );
     }
 }

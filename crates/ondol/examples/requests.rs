@@ -39,7 +39,7 @@ type Lines = Vec<(&'static str, f64)>;
 
 fn measure(i: &Inodes) -> Result<Lines, Box<dyn Error>> {
     let caller = Caller::default();
-    let dir = i.mkdir(ROOT, b"d", 0o755, caller)?.ino;
+    let dir = i.names().mkdir(ROOT, b"d", 0o755, caller)?.ino;
     let mut inos: Vec<Ino> = Vec::new();
     let mut lines = Lines::new();
     let mut page = vec![7_u8; 4096];
@@ -52,33 +52,35 @@ fn measure(i: &Inodes) -> Result<Lines, Box<dyn Error>> {
         Ok::<_, ondol::inodes::Error>(())
     };
     // The kernel looks for a new name before it has it made: two requests each.
-    let absent = |name: &str| match i.lookup(dir, name.as_bytes()) {
+    let absent = |name: &str| match i.names().lookup(dir, name.as_bytes()) {
         Err(ondol::inodes::Error::NotFound) => Ok(()),
         found => found.map(drop),
     };
     time("lookup, create", &mut |n| {
         absent(&name(n))?;
-        inos.push(i.create(dir, name(n).as_bytes(), 0o644, caller)?.ino);
+        inos.push(i.names().create(dir, name(n).as_bytes(), 0o644, caller)?.ino);
         Ok(())
     })?;
     let at = |n: u32| inos.get(n as usize).copied().unwrap_or(ROOT);
-    time("write-new", &mut |n| i.write(at(n), 0, &page).map(drop))?;
-    time("write-append", &mut |n| i.write(at(0), u64::from(n) * 4096, &page).map(drop))?;
-    time("overwrite", &mut |n| i.write(at(n), 0, &page).map(drop))?;
-    time("read", &mut |n| i.read(at(n), 0, &mut page).map(drop))?;
-    time("lookup", &mut |n| i.lookup(dir, name(n).as_bytes()).map(drop))?;
+    time("write-new", &mut |n| i.files().write(at(n), 0, &page).map(drop))?;
+    time("write-append", &mut |n| i.files().write(at(0), u64::from(n) * 4096, &page).map(drop))?;
+    time("overwrite", &mut |n| i.files().write(at(n), 0, &page).map(drop))?;
+    time("read", &mut |n| i.files().read(at(n), 0, &mut page).map(drop))?;
+    time("lookup", &mut |n| i.names().lookup(dir, name(n).as_bytes()).map(drop))?;
     time("lookup, absent", &mut |n| absent(&format!("r{n}")))?;
     time("getattr", &mut |n| i.getattr(at(n)).map(drop))?;
-    time("open-close", &mut |n| i.open(at(n)).and_then(|_| i.release(at(n))))?;
-    time("chmod", &mut |n| i.setattr(at(n), &ondol::SetAttr { perm: Some(0o600), ..Default::default() }).map(drop))?;
+    time("open-close", &mut |n| i.inode_ops().open(at(n)).and_then(|_| i.inode_ops().release(at(n))))?;
+    time("chmod", &mut |n| {
+        i.inode_ops().setattr(at(n), &ondol::SetAttr { perm: Some(0o600), ..Default::default() }).map(drop)
+    })?;
     time("lookup, rename", &mut |n| {
         let to = format!("r{n}");
         absent(&to)?;
-        i.rename(dir, name(n).as_bytes(), dir, to.as_bytes(), Rename::Replace)
+        i.names().rename(dir, name(n).as_bytes(), dir, to.as_bytes(), Rename::Replace)
     })?;
-    time("unlink", &mut |n| i.unlink(dir, format!("r{n}").as_bytes()))?;
-    time("mkdir", &mut |n| i.mkdir(dir, name(n).as_bytes(), 0o755, caller).map(drop))?;
-    time("rmdir", &mut |n| i.rmdir(dir, name(n).as_bytes()))?;
+    time("unlink", &mut |n| i.names().unlink(dir, format!("r{n}").as_bytes()))?;
+    time("mkdir", &mut |n| i.names().mkdir(dir, name(n).as_bytes(), 0o755, caller).map(drop))?;
+    time("rmdir", &mut |n| i.names().rmdir(dir, name(n).as_bytes()))?;
     Ok(lines)
 }
 

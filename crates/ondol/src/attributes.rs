@@ -19,7 +19,7 @@ impl Volume {
     /// As getxattr(2).
     pub fn xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Vec<u8>> {
         let path = path.as_ref();
-        at(path, self.usable()?.getxattr(self.named(path)?, name.as_ref().as_bytes()))
+        at(path, self.usable()?.xattrs().getxattr(self.named(path)?, name.as_ref().as_bytes()))
     }
 
     /// The names of all extended attributes.
@@ -28,7 +28,7 @@ impl Volume {
     /// As listxattr(2).
     pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let path = path.as_ref();
-        let names = at(path, self.usable()?.listxattr(self.named(path)?))?;
+        let names = at(path, self.usable()?.xattrs().listxattr(self.named(path)?))?;
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
@@ -45,7 +45,7 @@ impl Volume {
     ) -> Result<()> {
         let (path, name) = (path.as_ref(), name.as_ref().as_bytes());
         let ino = self.named(path)?;
-        at(path, self.act(|inodes| inodes.setxattr(ino, name, value.as_ref(), how)))
+        at(path, self.act(|inodes| inodes.xattrs().setxattr(ino, name, value.as_ref(), how)))
     }
 
     /// Removes an extended attribute.
@@ -55,7 +55,7 @@ impl Volume {
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         let (path, name) = (path.as_ref(), name.as_ref().as_bytes());
         let ino = self.named(path)?;
-        at(path, self.act(|inodes| inodes.removexattr(ino, name)))
+        at(path, self.act(|inodes| inodes.xattrs().removexattr(ino, name)))
     }
 
     /// The flags of chattr(1), in ext4's bits (`FS_IOC_GETFLAGS`).
@@ -64,7 +64,7 @@ impl Volume {
     /// As stat(2).
     pub fn flags(&self, path: impl AsRef<Path>) -> Result<u32> {
         let path = path.as_ref();
-        at(path, self.usable()?.flags(self.named(path)?))
+        at(path, self.usable()?.inode_ops().flags(self.named(path)?))
     }
 
     /// Makes these the flags of chattr(1); bits that nobody can change are left as they are.
@@ -74,6 +74,6 @@ impl Volume {
     /// for another change of what stays immutable.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: u32) -> Result<()> {
         let path = path.as_ref();
-        at(path, self.usable()?.set_flags(self.named(path)?, flags, u32::MAX))
+        at(path, self.usable()?.inode_ops().set_flags(self.named(path)?, flags, u32::MAX))
     }
 }

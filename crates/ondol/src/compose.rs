@@ -464,7 +464,7 @@ impl Composed {
         if self.engine.max_blocks() == 0 {
             return Ok(());
         }
-        let orphans = self.inodes.process_orphans();
+        let orphans = self.inodes.inode_ops().process_orphans();
         self.give_back()?;
         self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?;
         self.held.as_ref().map_or(Ok(()), |held| held.close())?;
@@ -475,7 +475,7 @@ impl Composed {
     /// What comes first on a volume that is marked as mounted.
     fn begin(&self) -> Result<Processed> {
         self.attached.as_ref().map_or(Ok(()), |hold| hold.begin(&self.store))?;
-        Ok(self.inodes.process_orphans()?)
+        Ok(self.inodes.inode_ops().process_orphans()?)
     }
 
     /// Empties the journal and takes the marks of a mounted volume away.

@@ -77,7 +77,7 @@ impl DirEntry {
     /// # Errors
     /// As lstat(2): `ENOENT` when it was removed since.
     pub fn metadata(&self) -> Result<Metadata> {
-        let attr = self.dir.volume.usable()?.lookup(self.dir.ino, self.found.name.as_bytes());
+        let attr = self.dir.volume.usable()?.names().lookup(self.dir.ino, self.found.name.as_bytes());
         at(&self.path(), attr).map(Metadata::new)
     }
 }
@@ -99,7 +99,7 @@ impl Iterator for ReadDir {
 impl ReadDir {
     fn read_on(&mut self, mut cookie: u64) -> Result<()> {
         let Self { dir, read, cookie: rest } = self;
-        let listed = dir.volume.usable()?.readdir(dir.ino, cookie, &mut |entry| {
+        let listed = dir.volume.usable()?.names().readdir(dir.ino, cookie, &mut |entry| {
             if read.len() == BATCH {
                 *rest = Some(cookie);
                 return false;
@@ -117,7 +117,7 @@ impl ReadDir {
 
 impl Drop for OpenDir {
     fn drop(&mut self) {
-        if let Err(e) = self.volume.inodes().release(self.ino) {
+        if let Err(e) = self.volume.inodes().inode_ops().release(self.ino) {
             tracing::error!("{}: closing: {e}", self.path.display());
         }
     }
@@ -165,7 +165,7 @@ impl DirBuilder {
 
     fn one(&self, volume: &Volume, path: &Path) -> Result<()> {
         let (parent, name) = resolve_parent(volume.usable()?, path)?;
-        at(path, volume.usable()?.mkdir(parent, name, self.mode, volume.caller())).map(|_| ())
+        at(path, volume.usable()?.names().mkdir(parent, name, self.mode, volume.caller())).map(|_| ())
     }
 
     fn all(&self, volume: &Volume, path: &Path) -> Result<()> {
@@ -230,7 +230,7 @@ impl Volume {
         if found.file_type != FileType::Directory {
             return at(path, Err(VolumeError::NotDirectory(found.ino)));
         }
-        at(path, self.usable()?.open(found.ino))?;
+        at(path, self.usable()?.inode_ops().open(found.ino))?;
         let named: Arc<Path> = path.into();
         let volume = self.hold(Open::Directory(named.clone()));
         let dir = Arc::new(OpenDir { volume, ino: found.ino, path: named });
@@ -244,7 +244,7 @@ impl Volume {
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let (parent, name) = resolve_parent(self.usable()?, path)?;
-        at(path, self.usable()?.rmdir(parent, name))
+        at(path, self.usable()?.names().rmdir(parent, name))
     }
 
     /// Removes a directory and everything below it, entry by entry, however deep that is. Symbolic links are removed
@@ -257,12 +257,12 @@ impl Volume {
         let path = path.as_ref();
         let inodes = self.usable()?;
         let (parent, name) = resolve_parent(inodes, path)?;
-        let found = at(path, inodes.lookup(parent, name))?;
+        let found = at(path, inodes.names().lookup(parent, name))?;
         match found.file_type {
             FileType::Directory => {
                 Removal { inodes, path, parent, levels: Vec::new(), above: HashSet::new() }.all(name)
             }
-            FileType::Symlink => at(path, inodes.unlink(parent, name)),
+            FileType::Symlink => at(path, inodes.names().unlink(parent, name)),
             _ => at(path, Err(VolumeError::NotDirectory(found.ino))),
         }
     }
@@ -291,7 +291,7 @@ struct Level<'v> {
 
 impl Drop for Level<'_> {
     fn drop(&mut self) {
-        if let Err(e) = self.inodes.release(self.ino) {
+        if let Err(e) = self.inodes.inode_ops().release(self.ino) {
             tracing::warn!("directory {}: {e}", self.ino);
         }
     }
@@ -317,14 +317,14 @@ impl Removal<'_> {
 
     fn go_into(&mut self, name: Vec<u8>) -> std::result::Result<(), VolumeError> {
         let inodes = self.inodes;
-        let ino = inodes.lookup(self.inside(), &name)?.ino;
+        let ino = inodes.names().lookup(self.inside(), &name)?.ino;
         if self.above.contains(&ino) {
             let (structure, what) = (format!("directory {ino}"), "it lies below itself".into());
             return Err(VolumeError::Corrupt(Corrupt { structure, block: 0, what }));
         }
-        inodes.open(ino)?;
+        inodes.inode_ops().open(ino)?;
         let level = Level { inodes, ino, name, cookie: 0 };
-        if inodes.lookup(self.inside(), &level.name)?.ino != ino {
+        if inodes.names().lookup(self.inside(), &level.name)?.ino != ino {
             return Err(VolumeError::NotFound);
         }
         self.above.insert(ino);
@@ -336,7 +336,7 @@ impl Removal<'_> {
     fn leave(&mut self) -> Result<()> {
         let Some(level) = self.levels.pop() else { return Ok(()) };
         self.above.remove(&level.ino);
-        let removed = self.inodes.rmdir(self.inside(), &level.name);
+        let removed = self.inodes.names().rmdir(self.inside(), &level.name);
         removed.map_err(|e| self.failed(if self.levels.is_empty() { &[] } else { &level.name }, e))
     }
 
@@ -354,7 +354,7 @@ impl Level<'_> {
     fn empty(&mut self) -> std::result::Result<Option<Vec<u8>>, (Vec<u8>, VolumeError)> {
         loop {
             let mut read = Vec::new();
-            let listed = self.inodes.readdir(self.ino, self.cookie, &mut |entry| {
+            let listed = self.inodes.names().readdir(self.ino, self.cookie, &mut |entry| {
                 if read.len() == BATCH {
                     return false;
                 }
@@ -369,10 +369,10 @@ impl Level<'_> {
             }
             for (name, next) in read {
                 self.cookie = next;
-                let found = self.inodes.lookup(self.ino, &name);
+                let found = self.inodes.names().lookup(self.ino, &name);
                 let gone = match found {
                     Ok(found) if found.file_type == FileType::Directory => return Ok(Some(name)),
-                    Ok(_) => self.inodes.unlink(self.ino, &name),
+                    Ok(_) => self.inodes.names().unlink(self.ino, &name),
                     Err(e) => Err(e),
                 };
                 gone.map_err(|e| (name, e))?;

@@ -108,8 +108,8 @@ impl OpenOptions {
             }
             attr => {
                 let write = self.write || self.append;
-                at(path, inodes.check_open(attr.ino, write, self.append, self.truncate))?;
-                at(path, inodes.open(attr.ino))?
+                at(path, inodes.inode_ops().check_open(attr.ino, write, self.append, self.truncate))?;
+                at(path, inodes.inode_ops().open(attr.ino))?
             }
         };
         let file = self.opened(volume, attr.ino, path);
@@ -128,7 +128,7 @@ impl OpenOptions {
         let path = dir.as_ref();
         let inodes = volume.usable()?;
         let parent = resolve(inodes, path, Follow::Yes)?;
-        let attr = at(path, inodes.tmpfile(parent.ino, self.mode, volume.caller()))?;
+        let attr = at(path, inodes.names().tmpfile(parent.ino, self.mode, volume.caller()))?;
         Ok(self.opened(volume, attr.ino, path))
     }
 
@@ -140,7 +140,7 @@ impl OpenOptions {
     pub fn reopen(&self, volume: &Volume, ino: Ino) -> Result<File> {
         let path = PathBuf::from(format!("inode {ino}"));
         at(&path, volume.usable()?.by_number(ino))?;
-        at(&path, volume.usable()?.open(ino))?;
+        at(&path, volume.usable()?.inode_ops().open(ino))?;
         Ok(self.opened(volume, ino, &path))
     }
 
@@ -175,7 +175,7 @@ impl OpenOptions {
         let inodes = volume.usable()?;
         let create = || {
             let (parent, name) = resolve_parent(inodes, path)?;
-            at(path, inodes.create(parent, name, self.mode, volume.caller()))
+            at(path, inodes.names().create(parent, name, self.mode, volume.caller()))
         };
         if self.create_new {
             return create();
@@ -264,7 +264,7 @@ impl File {
     }
 
     fn opened_again(&self, volume: Arc<Hold>, position: Arc<Mutex<u64>>) -> Result<Self> {
-        at(&self.path, self.volume.usable()?.open(self.ino))?;
+        at(&self.path, self.volume.usable()?.inode_ops().open(self.ino))?;
         let Self { caller, ino, ref path, readable, writable, append, .. } = *self;
         Ok(Self { volume, caller, ino, path: path.clone(), readable, writable, append, position })
     }
@@ -290,7 +290,7 @@ impl File {
     /// As pread(2).
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.check_readable()?;
-        at(&self.path, self.volume.usable()?.read(self.ino, offset, buf))
+        at(&self.path, self.volume.usable()?.files().read(self.ino, offset, buf))
     }
 
     /// Writes all of `data` at `offset`. One atomic operation up to the volume's atomic size.
@@ -315,7 +315,7 @@ impl File {
     /// As pwrite(2).
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.check_writable()?;
-        at(&self.path, self.act(|inodes| inodes.write(self.ino, offset, data)))
+        at(&self.path, self.act(|inodes| inodes.files().write(self.ino, offset, data)))
     }
 
     /// Truncates the file or extends it with zeros.
@@ -325,7 +325,7 @@ impl File {
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.check_writable()?;
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        at(&self.path, self.volume.usable()?.setattr(self.ino, &set)).map(|_| ())
+        at(&self.path, self.volume.usable()?.inode_ops().setattr(self.ino, &set)).map(|_| ())
     }
 
     /// Gives the file another name, or its first if it was opened without one.
@@ -335,7 +335,7 @@ impl File {
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let (parent, name) = resolve_parent(self.volume.usable()?, path)?;
-        at(path, self.act(|inodes| inodes.link(self.ino, parent, name))).map(|_| ())
+        at(path, self.act(|inodes| inodes.names().link(self.ino, parent, name))).map(|_| ())
     }
 
     /// Makes every earlier operation of the volume durable, this file's included.
@@ -395,7 +395,7 @@ impl Write for &File {
         let mut position = self.position.lock();
         if self.append {
             self.check_writable()?;
-            let begun = at(&self.path, self.act(|inodes| inodes.append(self.ino, data)))?;
+            let begun = at(&self.path, self.act(|inodes| inodes.files().append(self.ino, data)))?;
             *position = begun + data.len() as u64;
             return Ok(data.len());
         }
@@ -456,7 +456,7 @@ impl fmt::Debug for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        if let Err(e) = self.volume.inodes().release(self.ino) {
+        if let Err(e) = self.volume.inodes().inode_ops().release(self.ino) {
             tracing::error!("{}: closing: {e}", self.path.display());
         }
     }

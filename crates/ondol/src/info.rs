@@ -264,7 +264,7 @@ impl Volume {
             read_only: composed.inodes.is_read_only(),
             stopped: composed.inodes.stopped(),
             not_home: composed.engine.home_failure(),
-            atomic_bytes: composed.inodes.atomic_bytes(),
+            atomic_bytes: composed.inodes.files().atomic_bytes(),
             memory_bound: self.memory_bound(),
             survives: if let Some(hold) = &composed.attached {
                 hold.survives()
@@ -285,7 +285,7 @@ impl Volume {
     pub fn pages(&self) -> Option<Pages> {
         let (composed, statfs) = (self.composed(), self.inodes().statfs());
         let lender = composed.store.lender().filter(|lender| lender.page_bytes() == statfs.block_size)?;
-        let (used, memory) = (lender.page_use(), composed.inodes.memory_blocks());
+        let (used, memory) = (lender.page_use(), composed.inodes.space().memory_blocks());
         // Others than a page table lend, too.
         if used.all == 0 {
             return None;

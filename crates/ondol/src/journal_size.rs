@@ -86,7 +86,7 @@ fn prepare(composed: &Composed, image: &Image, blocks: u64) -> Result<Ino> {
     let home = written.and_then(|()| Ok(composed.engine.checkpoint_all()?));
     if let Err(e) = home {
         // Its blocks are free again, or it stays an orphan.
-        if let Err(e) = inodes.release(twin) {
+        if let Err(e) = inodes.inode_ops().release(twin) {
             tracing::warn!("{}: {e}", image.name());
         }
         return Err(e);
@@ -95,7 +95,7 @@ fn prepare(composed: &Composed, image: &Image, blocks: u64) -> Result<Ino> {
 }
 
 fn write_zeros(inodes: &Inodes, ino: Ino, bytes: u64) -> Result<()> {
-    match inodes.fallocate(ino, Fallocate::Allocate, 0, bytes) {
+    match inodes.files().fallocate(ino, Fallocate::Allocate, 0, bytes) {
         // Files with ext2's block maps are only ever written.
         Ok(()) | Err(VolumeError::Unsupported(_)) => {}
         Err(e) => return Err(e.into()),
@@ -104,7 +104,7 @@ fn write_zeros(inodes: &Inodes, ino: Ino, bytes: u64) -> Result<()> {
     let mut at = 0;
     while at < bytes {
         let len = (bytes - at).min(CHUNK);
-        at += inodes.write(ino, at, &zeros[..len as usize])? as u64;
+        at += inodes.files().write(ino, at, &zeros[..len as usize])? as u64;
     }
     Ok(inodes.sync()?)
 }

@@ -149,4 +149,5 @@ pub use words::counted;
 /// The inode-level API.
 pub mod inodes {
     pub use ondol_volume::{Batch, DirEntry, Error, Volume as Inodes};
+    pub use ondol_volume::{FileIo, FileRanges, FreeSpace, InodeOps, Namespace, PageCache, Xattrs};
 }

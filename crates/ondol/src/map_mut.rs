@@ -124,7 +124,7 @@ impl MapMut {
         let (path, ino) = (self.file.path(), self.file.ino());
         let batch = at(path, Batch::over(ino, self.stores.iter().filter_map(stored)))?;
         if !batch.is_empty() {
-            at(path, self.file.act(|inodes| inodes.apply_batches(&[&batch])))?;
+            at(path, self.file.act(|inodes| inodes.ranges().apply_batches(&[&batch])))?;
         }
         at(path, self.file.volume().usable()?.fsync(ino, true))?;
         self.stores = Stores::default();
@@ -145,7 +145,7 @@ impl MapMut {
 /// Part of a file, mapped if that can be.
 fn bytes_of(file: &File, range: (u64, u64)) -> Result<Bytes> {
     let volume = file.volume();
-    let mapped = volume.usable()?.view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
+    let mapped = volume.usable()?.files().view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
     at(file.path(), mapped.and_then(|bytes| bytes))
 }
 

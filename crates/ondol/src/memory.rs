@@ -51,6 +51,6 @@ impl Volume {
     /// no image is shared between them, and what it takes without, with 192 for each inode that a kernel knows. A
     /// single operation of the library that changes more than that is not bound by it.
     pub fn memory_bound(&self) -> u64 {
-        2 * self.composed().options.image.cache_bytes + BESIDE + KNOWN * self.inodes().known_inodes() as u64
+        2 * self.composed().options.image.cache_bytes + BESIDE + KNOWN * self.inodes().inode_ops().known_inodes() as u64
     }
 }

@@ -191,7 +191,7 @@ impl Volume {
 
     fn change(&self, path: &Path, set: &SetAttr) -> Result<()> {
         let ino = resolve(self.usable()?, path, Follow::Yes)?.ino;
-        at(path, self.usable()?.setattr(ino, set)).map(|_| ())
+        at(path, self.usable()?.inode_ops().setattr(ino, set)).map(|_| ())
     }
 }
 
@@ -221,7 +221,7 @@ impl File {
     }
 
     fn change(&self, set: &SetAttr) -> Result<()> {
-        at(self.path(), self.volume().usable()?.setattr(self.ino(), set)).map(|_| ())
+        at(self.path(), self.volume().usable()?.inode_ops().setattr(self.ino(), set)).map(|_| ())
     }
 }
 

@@ -56,13 +56,13 @@ fn walk_from(
     while let Some(name) = parts.next() {
         let last = parts.peek().is_none();
         let dir = here.ino;
-        here = inodes.lookup(dir, name)?;
+        here = inodes.names().lookup(dir, name)?;
         if here.file_type == FileType::Symlink && (!last || follow == Follow::Yes) {
             *links += 1;
             if *links > MAX_LINKS {
                 return Err(VolumeError::Invalid("too many levels of symbolic links"));
             }
-            let target = PathBuf::from(OsStr::from_bytes(&inodes.readlink(here.ino)?));
+            let target = PathBuf::from(OsStr::from_bytes(&inodes.names().readlink(here.ino)?));
             here = walk_from(inodes, dir, &target, Follow::Yes, links)?;
         }
     }

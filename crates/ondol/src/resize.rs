@@ -271,7 +271,7 @@ impl Volume {
             );
         }
         let blocks = fitted_blocks(&sb, bytes.unwrap_or(store.size()) / block_size)?;
-        Ok(inodes.grow(store, blocks)?)
+        Ok(inodes.space().grow(store, blocks)?)
     }
 }
 

@@ -76,7 +76,7 @@ impl Volume {
         let bytes = usize::try_from(len).map_err(|_| VolumeError::FileTooBig)?;
         // No memory is a page, too.
         let wanted = len.div_ceil(block_size).max(1);
-        let mut blocks = composed.inodes.take_for_memory(wanted)?;
+        let mut blocks = composed.inodes.space().take_for_memory(wanted)?;
         let mut busy = Vec::new();
         for round in 0..ROUNDS {
             let runs: Vec<_> = blocks.runs().collect();
@@ -94,7 +94,7 @@ impl Volume {
                     // Somebody reads what they were in place. Others may be had; these are kept until then, or they
                     // would be found again.
                     busy.push(blocks.split_off(list));
-                    let more = composed.inodes.take_for_memory(wanted.saturating_sub(blocks.blocks()))?;
+                    let more = composed.inodes.space().take_for_memory(wanted.saturating_sub(blocks.blocks()))?;
                     blocks.join(more);
                     composed.inodes.write_home()?;
                 }
@@ -110,7 +110,7 @@ impl Scratch {
     pub fn set_aside(self) -> Aside {
         let Self { held, volume } = self;
         let blocks = held.blocks.blocks();
-        Aside { held: volume.composed().inodes.set_aside(held, blocks), volume }
+        Aside { held: volume.composed().inodes.space().set_aside(held, blocks), volume }
     }
 }
 

@@ -229,7 +229,7 @@ impl File {
     pub fn view(&self, range: impl RangeBounds<u64>) -> Result<View> {
         self.check_readable()?;
         let (start, len) = start_and_len(&range);
-        let pieces = at(self.path(), self.volume().usable()?.view(self.ino(), start, len))?;
+        let pieces = at(self.path(), self.volume().usable()?.files().view(self.ino(), start, len))?;
         Ok(View { pieces, _volume: self.hold() })
     }
 
@@ -252,7 +252,7 @@ impl File {
     pub fn map_with(&self, prefault: Prefault) -> Result<Map> {
         self.check_readable()?;
         let whole = (0, u64::MAX);
-        let mapped = self.volume().usable()?.view_held(self.ino(), whole, |pieces| {
+        let mapped = self.volume().usable()?.files().view_held(self.ino(), whole, |pieces| {
             let bytes = Bytes::of(self.volume(), &pieces)?;
             let is_populated = prefault == Prefault::Populate && !bytes.is_copied();
             let at_once = if is_populated { stored(&pieces) } else { Vec::new() };

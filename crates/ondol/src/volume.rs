@@ -175,7 +175,7 @@ impl Volume {
     /// # Errors
     /// As the FITRIM ioctl: `EOPNOTSUPP` when the medium keeps what is discarded.
     pub fn trim(&self, start: u64, len: u64, minimum: u64) -> Result<u64> {
-        Ok(self.usable()?.trim(start, len, minimum)?)
+        Ok(self.usable()?.space().trim(start, len, minimum)?)
     }
 
     /// Space and inodes.
@@ -227,7 +227,7 @@ impl Volume {
         let (from, to) = (from.as_ref(), to.as_ref());
         let (from_dir, from_name) = resolve_parent(self.usable()?, from)?;
         let (to_dir, to_name) = resolve_parent(self.usable()?, to)?;
-        at(from, self.act(|inodes| inodes.rename(from_dir, from_name, to_dir, to_name, how)))
+        at(from, self.act(|inodes| inodes.names().rename(from_dir, from_name, to_dir, to_name, how)))
     }
 
     /// Exchanges what two files hold, as [`File::exchange`] of both, opened for reading and writing, does: each is a
@@ -275,7 +275,7 @@ impl Volume {
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let (parent, name) = resolve_parent(self.usable()?, path)?;
-        at(path, self.usable()?.unlink(parent, name))
+        at(path, self.usable()?.names().unlink(parent, name))
     }
 
     /// Gives the file at `original` a further name.
@@ -286,7 +286,7 @@ impl Volume {
         let (original, link) = (original.as_ref(), link.as_ref());
         let ino = resolve(self.usable()?, original, Follow::No)?.ino;
         let (parent, name) = resolve_parent(self.usable()?, link)?;
-        at(link, self.act(|inodes| inodes.link(ino, parent, name))).map(|_| ())
+        at(link, self.act(|inodes| inodes.names().link(ino, parent, name))).map(|_| ())
     }
 
     /// Makes a symbolic link at `link` that says `target`.
@@ -296,7 +296,7 @@ impl Volume {
     pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
         let link = link.as_ref();
         let (parent, name) = resolve_parent(self.usable()?, link)?;
-        at(link, self.usable()?.symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
+        at(link, self.usable()?.names().symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
     }
 
     /// What a symbolic link says.
@@ -306,7 +306,7 @@ impl Volume {
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         let ino = resolve(self.usable()?, path, Follow::No)?.ino;
-        Ok(PathBuf::from(OsString::from_vec(at(path, self.usable()?.readlink(ino))?)))
+        Ok(PathBuf::from(OsString::from_vec(at(path, self.usable()?.names().readlink(ino))?)))
     }
 
     /// From now on new files belong to `caller` instead of the process's own user and group. Files that are open stay

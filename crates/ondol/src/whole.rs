@@ -20,7 +20,7 @@ impl Volume {
         let (mut bytes, size) = (Vec::new(), usize::try_from(attr.size).unwrap_or(usize::MAX));
         at(path, bytes.try_reserve_exact(size).map_err(|_| VolumeError::FileTooBig))?;
         bytes.resize(size, 0);
-        let n = at(path, self.usable()?.read(attr.ino, 0, &mut bytes))?;
+        let n = at(path, self.usable()?.files().read(attr.ino, 0, &mut bytes))?;
         bytes.truncate(n);
         Ok(bytes)
     }

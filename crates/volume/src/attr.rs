@@ -2,7 +2,7 @@
 
 use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
-use crate::{Attr, Error, Ino, Result, SetAttr, SetTime, Volume, time, xattr};
+use crate::{Attr, Error, Ino, InodeOps, Result, SetAttr, SetTime, time, xattr};
 use ondol_env::Timestamp;
 use ondol_format::inode::InodeFlags;
 use ondol_format::time::{MAX_SEC, MIN_SEC};
@@ -12,38 +12,38 @@ const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
 const GROUP_EXEC: u16 = 0o0010;
 
-impl Volume {
+impl InodeOps<'_> {
     /// Changes attributes. Everything but the size is one atomic operation; a change of size comes before it and is
     /// atomic for itself. Times that the inode cannot hold become the nearest that it can.
     ///
     /// # Errors
     /// `NotPermitted` on an immutable or append-only inode; `IsDirectory` or `Invalid` for the size of what is no file;
     /// `FileTooBig`; `NoSpace` when an ACL has to be copied; corruption.
-    pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        self.check_writable()?;
+    pub fn setattr(self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        self.vol.check_writable()?;
         check_times(set)?;
-        let attr = self.set_locked(ino, set).map_err(|e| self.noted(e))?;
-        self.bury_values();
+        let attr = self.set_locked(ino, set).map_err(|e| self.vol.noted(e))?;
+        self.vol.xattrs().bury_values();
         Ok(attr)
     }
 
-    fn set_locked(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        let mut guard = self.node(ino)?.write()?;
+    fn set_locked(self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        let mut guard = self.vol.node(ino)?.write()?;
         may_set(&guard.state.inode, set)?;
         if let Some(size) = set.size {
             let old = guard.state.inode.size;
-            guard = self.truncate_locked(guard, size)?;
-            self.note_resized(ino, old, size);
+            guard = self.vol.files().truncate_locked(guard, size)?;
+            self.vol.page_cache().note_resized(ino, old, size);
         }
         let rest = SetAttr { size: None, ..*set };
         if rest == SetAttr::default() {
-            return self.attr(ino, &guard.state.inode);
+            return self.vol.attr(ino, &guard.state.inode);
         }
-        let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &rest)?;
-        let mut op = Op::begin(self, vec![guard], cost)?;
+        let (xattrs, cost) = plan_setattr(&mut &*self.vol, ino, &guard.state.inode, &rest)?;
+        let mut op = Op::begin(self.vol, vec![guard], cost)?;
         do_setattr(&mut op, ino, set, xattrs)?;
         let guard = op.close_holding(ino)?;
-        self.attr(ino, &guard.state.inode)
+        self.vol.attr(ino, &guard.state.inode)
     }
 }
 
@@ -51,7 +51,7 @@ impl Volume {
 /// go with its permissions or its owner.
 ///
 /// # Errors
-/// As [`Volume::setattr`].
+/// As [`InodeOps::setattr`].
 pub(crate) fn plan_setattr(reader: &mut dyn Reader, ino: Ino, inode: &Inode, set: &SetAttr) -> Result<(bool, Cost)> {
     may_set(inode, set)?;
     let owner = set.uid.is_some() || set.gid.is_some();

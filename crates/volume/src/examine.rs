@@ -36,7 +36,7 @@ impl Volume {
     /// # Errors
     /// The list, the orphan file or one of the inodes is damaged; the store's failure.
     pub fn examine_orphans(&self) -> Result<()> {
-        for ino in self.orphans_found()? {
+        for ino in self.inode_ops().orphans_found()? {
             read_inode(&self.shared, &*self.engine, ino)?;
         }
         Ok(())

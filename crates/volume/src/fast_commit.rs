@@ -298,6 +298,6 @@ impl<'v> Replay<'v> {
             op.inode_mut(ino)?.links = 0;
             guard = op.close_holding(ino)?;
         }
-        self.vol.delete_locked(guard)
+        self.vol.inode_ops().delete_locked(guard)
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::alloc::Need;
 use crate::op::{Cost, Op};
-use crate::{Error, Ino, Result, Volume};
+use crate::{Error, Ino, InodeOps, Result};
 use ondol_format::inode::InodeFlags as F;
 use ondol_format::{Incompat, Inode, RoCompat};
 
@@ -72,13 +72,13 @@ pub struct FsxAttr {
     pub cowextsize: u32,
 }
 
-impl Volume {
+impl InodeOps<'_> {
     /// The flags that programs see, in ext4's bits.
     ///
     /// # Errors
     /// `NotFound`; corruption, or the store's failure.
-    pub fn flags(&self, ino: Ino) -> Result<u32> {
-        let node = self.node(ino)?;
+    pub fn flags(self, ino: Ino) -> Result<u32> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
         Ok(visible(&state.inode).bits())
     }
@@ -91,16 +91,16 @@ impl Volume {
     /// `Unsupported` for flags that ext4 does not have, and that this type of file or volume cannot have; also for a
     /// change between extents and block map, after all other flags have been set, as with ext4; `NotPermitted` without
     /// privilege, and for another change of what stays immutable; `ReadOnly`; corruption.
-    pub fn set_flags(&self, ino: Ino, flags: u32, guarded: u32) -> Result<()> {
-        self.change_flags(ino, guarded, |_| Ok((F::from_bits_retain(flags), None))).map_err(|e| self.noted(e))
+    pub fn set_flags(self, ino: Ino, flags: u32, guarded: u32) -> Result<()> {
+        self.change_flags(ino, guarded, |_| Ok((F::from_bits_retain(flags), None))).map_err(|e| self.vol.noted(e))
     }
 
-    /// As [`Volume::flags`], in the bits that all file systems share, with the project.
+    /// As [`InodeOps::flags`], in the bits that all file systems share, with the project.
     ///
     /// # Errors
-    /// As [`Volume::flags`].
-    pub fn fsxattr(&self, ino: Ino) -> Result<FsxAttr> {
-        let node = self.node(ino)?;
+    /// As [`InodeOps::flags`].
+    pub fn fsxattr(self, ino: Ino) -> Result<FsxAttr> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
         let flags = visible(&state.inode);
         let xflags = SHARED.iter().filter(|(flag, _)| flags.contains(*flag)).fold(0, |bits, (_, bit)| bits | bit);
@@ -112,9 +112,9 @@ impl Volume {
     /// ignored.
     ///
     /// # Errors
-    /// As [`Volume::set_flags`]; `Unsupported` for a project on a volume or in an inode that has none; `Invalid` for
+    /// As [`InodeOps::set_flags`]; `Unsupported` for a project on a volume or in an inode that has none; `Invalid` for
     /// DAX of what is neither file nor directory.
-    pub fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, guarded: u32) -> Result<()> {
+    pub fn set_fsxattr(self, ino: Ino, set: &FsxAttr, guarded: u32) -> Result<()> {
         let new = |inode: &Inode| {
             let shared = SHARED.iter().fold(F::empty(), |all, (flag, _)| all | *flag);
             let given = SHARED.iter().filter(|(_, bit)| set.xflags & bit != 0).fold(F::empty(), |all, (f, _)| all | *f);
@@ -123,15 +123,15 @@ impl Volume {
             }
             Ok((visible(inode).difference(shared) | given, Some(set.projid)))
         };
-        self.change_flags(ino, guarded, new).map_err(|e| self.noted(e))
+        self.change_flags(ino, guarded, new).map_err(|e| self.vol.noted(e))
     }
 
     /// Whether flags let an inode be opened: for writing, for appending only, to be emptied.
     ///
     /// # Errors
     /// `NotPermitted` when it is immutable, or append-only and would be written otherwise; `NotFound`.
-    pub fn check_open(&self, ino: Ino, write: bool, append: bool, truncate: bool) -> Result<()> {
-        let node = self.node(ino)?;
+    pub fn check_open(self, ino: Ino, write: bool, append: bool, truncate: bool) -> Result<()> {
+        let node = self.vol.node(ino)?;
         let flags = node.read()?.inode.flags;
         if flags.contains(F::IMMUTABLE) && (write || truncate) {
             return Err(Error::NotPermitted("the inode is immutable"));
@@ -142,16 +142,16 @@ impl Volume {
         Ok(())
     }
 
-    fn has_projects(&self) -> bool {
-        self.shared.sb.has_ro_compat(RoCompat::PROJECT)
+    fn has_projects(self) -> bool {
+        self.vol.shared.sb.has_ro_compat(RoCompat::PROJECT)
     }
 
-    fn change_flags(&self, ino: Ino, guarded: u32, new: impl FnOnce(&Inode) -> Result<(F, Option<u32>)>) -> Result<()> {
-        self.check_writable()?;
-        if self.shared.is_journal(ino) {
+    fn change_flags(self, ino: Ino, guarded: u32, new: impl FnOnce(&Inode) -> Result<(F, Option<u32>)>) -> Result<()> {
+        self.vol.check_writable()?;
+        if self.vol.shared.is_journal(ino) {
             return Err(Error::NotPermitted("the journal's inode is not to be changed"));
         }
-        let guard = self.node(ino)?.write()?;
+        let guard = self.vol.node(ino)?.write()?;
         let inode = &guard.state.inode;
         let (wanted, project) = new(inode)?;
         let flags = self.plan_flags(inode, wanted, guarded)?;
@@ -160,7 +160,7 @@ impl Volume {
         let flags = flags.difference(F::EXTENTS) | form;
         let project = project.filter(|&project| project != inode.project || !self.has_projects());
         self.check_project_change(inode, flags, project)?;
-        let mut op = Op::begin(self, vec![guard], Cost { journal: 1, blocks: 0, need: Need::Privileged })?;
+        let mut op = Op::begin(self.vol, vec![guard], Cost { journal: 1, blocks: 0, need: Need::Privileged })?;
         let now = crate::time::to_disk(op.now());
         let inode = op.inode_mut(ino)?;
         let was_journaled = inode.flags.contains(F::JOURNAL_DATA);
@@ -171,7 +171,7 @@ impl Volume {
             inode.project = project;
         }
         if was_journaled && !inode.flags.contains(F::JOURNAL_DATA) {
-            self.once_journaled.add(ino);
+            self.vol.once_journaled.add(ino);
         }
         op.close()?;
         // ext4 converts last of all, and has set the other flags when it cannot.
@@ -179,7 +179,7 @@ impl Volume {
     }
 
     /// The modifiable flags that `wanted` comes to.
-    fn plan_flags(&self, inode: &Inode, wanted: F, guarded: u32) -> Result<F> {
+    fn plan_flags(self, inode: &Inode, wanted: F, guarded: u32) -> Result<F> {
         let unsupported = |what| unsupported(wanted, what);
         if !VISIBLE.contains(wanted) {
             return unsupported("ext4 has no such flags");
@@ -201,13 +201,13 @@ impl Volume {
         {
             return unsupported("DAX excludes data journaling");
         }
-        if changed.contains(F::CASEFOLD) && !self.shared.sb.has_incompat(Incompat::CASEFOLD) {
+        if changed.contains(F::CASEFOLD) && !self.vol.shared.sb.has_incompat(Incompat::CASEFOLD) {
             return unsupported("the volume has no case folding");
         }
         Ok(flags)
     }
 
-    fn check_project_change(&self, inode: &Inode, flags: F, project: Option<u32>) -> Result<()> {
+    fn check_project_change(self, inode: &Inode, flags: F, project: Option<u32>) -> Result<()> {
         let Some(project) = project else { return Ok(()) };
         if !self.has_projects() {
             return if project == 0 { Ok(()) } else { Err(Error::Unsupported("a project on this volume".into())) };

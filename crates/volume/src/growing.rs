@@ -3,7 +3,7 @@
 //! superblock is home: until then recovery would refuse what lies behind the old end.
 
 use crate::resize::Plan;
-use crate::{Error, Resized, Result, Volume, kind};
+use crate::{Error, FreeSpace, Resized, Result, Volume, kind};
 use ondol_block::{BlockStats, BlockStore, Caps};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::thread;
@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// How often the superblock is waited for to come home, a millisecond apart where there is nothing else to do.
 const TRIES_HOME: u32 = 10_000;
 
-impl Volume {
+impl FreeSpace<'_> {
     /// Lets the volume grow up to `target` blocks, which [`crate::fitted_blocks`] gave; `store`, on which it lies, is
     /// made as long. Other operations go on. Durable when this returns.
     ///
@@ -32,38 +32,38 @@ impl Volume {
     /// journal; `Unsupported`: what can only be done to a volume that is not in use, or an engine whose log holds
     /// records; `ReadOnly`; corruption, or the store's or journal's failure. The volume then has the size of the last
     /// step.
-    pub fn grow(&self, store: &Arc<dyn BlockStore>, target: u64) -> Result<Resized> {
-        self.check_writable()?;
-        if self.engine.about().logs_bytes {
+    pub fn grow(self, store: &Arc<dyn BlockStore>, target: u64) -> Result<Resized> {
+        self.vol.check_writable()?;
+        if self.vol.engine.about().logs_bytes {
             let what =
                 "growing in use with an engine whose log holds records, which are recovered by the descriptors at home";
             return Err(Error::Unsupported(what.into()));
         }
-        let Some(_alone) = self.growing.0.try_lock() else {
+        let Some(_alone) = self.vol.growing.0.try_lock() else {
             return Err(Error::InUse("the volume is being resized already".into()));
         };
-        let before = self.shared.sb.blocks_count();
+        let before = self.vol.shared.sb.blocks_count();
         if target < before {
             return Err(Error::Invalid("a volume that is in use can only grow"));
         }
-        while self.shared.sb.blocks_count() < target {
-            self.grow_step(store, target).map_err(|e| self.noted(e))?;
+        while self.vol.shared.sb.blocks_count() < target {
+            self.grow_step(store, target).map_err(|e| self.vol.noted(e))?;
         }
-        let sb = &self.shared.sb;
+        let sb = &self.vol.shared.sb;
         Ok(Resized { block_size: sb.block_size(), before, blocks: sb.blocks_count(), groups: sb.groups() })
     }
 
-    fn grow_step(&self, store: &Arc<dyn BlockStore>, target: u64) -> Result<()> {
-        let live = Arc::new(Live::new(self, store.clone()));
-        let (sb, groups) = (&self.shared.sb, &self.shared.groups);
+    fn grow_step(self, store: &Arc<dyn BlockStore>, target: u64) -> Result<()> {
+        let live = Arc::new(Live::new(self.vol, store.clone()));
+        let (sb, groups) = (&self.vol.shared.sb, &self.vol.shared.groups);
         let (last, count) = (sb.groups() - 1, sb.groups());
         let full = sb.group_first_block(last) + u64::from(sb.blocks_per_group());
         let raw = live.superblock()?;
-        let mut plan = Plan::over(live.clone(), self.env.clone(), raw, groups.places()?)?;
+        let mut plan = Plan::over(live.clone(), self.vol.env.clone(), raw, groups.places()?)?;
         let extends = sb.blocks_count() < full.min(target);
         let had = sb.clusters_in_group(last);
         if extends {
-            groups.load_bitmap(sb, &*self.engine, last)?;
+            groups.load_bitmap(sb, &*self.vol.engine, last)?;
             plan.extend(full.min(target))?;
         } else {
             plan.add(target)?;
@@ -74,7 +74,7 @@ impl Volume {
         store.flush()?;
         let new = plan.superblock().clone();
         let more = new.clusters_in_group(last) - had;
-        let mut handle = Handle::begin(&*self.engine, staged.len() as u32 + 3)?;
+        let mut handle = Handle::begin(&*self.vol.engine, staged.len() as u32 + 3)?;
         for (block, bytes) in &staged {
             live.change(&mut handle, *block, bytes, &new)?;
         }
@@ -82,16 +82,16 @@ impl Volume {
             let info = groups.get(last)?;
             handle.merge(info.block_bitmap, kind::block_bitmap(last), Merge::Clear { first: had, count: more })?;
             // What the descriptor says of it is derived where the transaction has both.
-            let (block, kind, offset) = self.shared.descriptor(last);
+            let (block, kind, offset) = self.vol.shared.descriptor(last);
             handle.merge(block, kind, Merge::Add { offset: offset + USED_DIRS_OFFSET, width: 2, delta: 0 })?;
             // A seal of the longer bitmap counts the same before and after the close.
             sb.grown(new.clone());
         }
         let tid = handle.close();
-        self.engine.wait(tid)?;
+        self.vol.engine.wait(tid)?;
         if let Err(e) = self.wait_for_home(&**store, new.blocks_count()) {
             // What is in memory is no longer what was committed.
-            self.engine.stop(&format!("the volume has grown, and its superblock does not come home: {e}"));
+            self.vol.engine.stop(&format!("the volume has grown, and its superblock does not come home: {e}"));
             return Err(e);
         }
         if extends {
@@ -105,7 +105,7 @@ impl Volume {
         let own = u64::from(2 + new.inode_table_blocks());
         let bases = (count..new.groups()).map(|g| new.base_meta(g).all);
         let taken: u64 = bases.map(|base| base.end - base.start + own).sum();
-        self.overhead.fetch_add(taken, Relaxed);
+        self.vol.overhead.fetch_add(taken, Relaxed);
         let free = added.iter().map(|desc| u64::from(desc.free_blocks)).sum();
         let inodes = added.iter().map(|desc| u64::from(desc.free_inodes)).sum();
         groups.give_added(&new, free, inodes);
@@ -113,9 +113,9 @@ impl Volume {
     }
 
     /// Brings home what is committed until the superblock there has so many blocks.
-    fn wait_for_home(&self, store: &dyn BlockStore, blocks: u64) -> Result<()> {
+    fn wait_for_home(self, store: &dyn BlockStore, blocks: u64) -> Result<()> {
         for _ in 0..TRIES_HOME {
-            let worked = self.engine.checkpoint()?;
+            let worked = self.vol.engine.checkpoint()?;
             let mut raw = RawSuperblock::new_zeroed();
             store.read(OFFSET, raw.as_mut_bytes())?;
             let high = u64::from(raw.s_blocks_count_hi.get()) << 32;

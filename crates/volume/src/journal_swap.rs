@@ -18,18 +18,18 @@ const FORM: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::HUGE_FILE);
 const ACL: &[u8] = b"system.posix_acl_access";
 
 impl Volume {
-    /// As [`Volume::tmpfile`]: a file that can change places with the journal of `image`, which is this volume's, once
-    /// it has been written as a whole (see [`Image::exchanged`]).
+    /// As [`crate::Namespace::tmpfile`]: a file that can change places with the journal of `image`, which is this
+    /// volume's, once it has been written as a whole (see [`Image::exchanged`]).
     ///
     /// # Errors
-    /// As [`Volume::tmpfile`]; `Unsupported` without an internal journal.
+    /// As [`crate::Namespace::tmpfile`]; `Unsupported` without an internal journal.
     pub fn journal_twin(&self, image: &Image) -> Result<Attr> {
         let ino = image.journal_ino()?;
         let generation = image.read_inode(ino)?.generation;
         let owner = Caller::new(0, 0);
-        let attr = self.try_tmpfile(ROOT, 0o600, owner, Some((ino, generation))).map_err(|e| self.noted(e))?;
+        let attr = self.names().try_tmpfile(ROOT, 0o600, owner, Some((ino, generation))).map_err(|e| self.noted(e))?;
         // What a directory passes on has no place in a journal.
-        match self.removexattr(attr.ino, ACL) {
+        match self.xattrs().removexattr(attr.ino, ACL) {
             Ok(()) | Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(attr),
             Err(e) => Err(e),
         }

@@ -3,7 +3,7 @@
 
 use crate::node::shrink;
 use crate::pages::Pages;
-use crate::{Ino, Result, StatFs, Volume};
+use crate::{Ino, InodeOps, Result, StatFs};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::collections::HashMap;
@@ -156,71 +156,71 @@ impl Lookups {
     }
 }
 
-impl Volume {
+impl InodeOps<'_> {
     /// Counts that the inode was handed out to somebody who keeps its number, and who says so when he no longer does:
-    /// see [`Volume::forget`].
-    pub fn looked_up(&self, ino: Ino) {
+    /// see [`InodeOps::forget`].
+    pub fn looked_up(self, ino: Ino) {
         // Nothing loses its name on a volume that is for reading only.
-        if !self.options.read_only {
-            self.lookups.shard(ino).lock().known.entry(ino).or_default().times += 1;
+        if !self.vol.options.read_only {
+            self.vol.lookups.shard(ino).lock().known.entry(ino).or_default().times += 1;
         }
     }
 
     /// How many inodes memory must know of, however few are cached: those that somebody knows by number, or has open.
-    pub fn known_inodes(&self) -> usize {
-        self.lookups.known().max(self.nodes.open_elsewhere())
+    pub fn known_inodes(self) -> usize {
+        self.vol.lookups.known().max(self.vol.nodes.open_elsewhere())
     }
 
-    /// Takes back so many of [`Volume::looked_up`]. The last deletes an inode that has neither names nor openers.
+    /// Takes back so many of [`InodeOps::looked_up`]. The last deletes an inode that has neither names nor openers.
     ///
     /// # Errors
     /// As a deletion, which the next mount then finishes.
-    pub fn forget(&self, ino: Ino, times: u64) -> Result<()> {
-        let Some(number) = self.lookups.forget(ino, times) else { return Ok(()) };
+    pub fn forget(self, ino: Ino, times: u64) -> Result<()> {
+        let Some(number) = self.vol.lookups.forget(ino, times) else { return Ok(()) };
         let released = match self.release(ino) {
             // The end of the mount came first.
-            Err(_) if !self.orphans.contains(ino) => Ok(()),
+            Err(_) if !self.vol.orphans.contains(ino) => Ok(()),
             released => released,
         };
-        self.lookups.left(ino, number);
-        self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
+        self.vol.lookups.left(ino, number);
+        self.vol.lookups.changed.store(self.vol.env.monotonic_ns(), SeqCst);
         released
     }
 
     /// Notes that an inode without names is no longer open: it may be about to be forgotten.
-    pub(crate) fn may_be_forgotten(&self) {
-        self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
+    pub(crate) fn may_be_forgotten(self) {
+        self.vol.lookups.changed.store(self.vol.env.monotonic_ns(), SeqCst);
     }
 
     /// Whether space is likely to come free that deleted files have.
-    pub(crate) fn awaits_forgetting(&self) -> bool {
-        let age = || self.env.monotonic_ns().saturating_sub(self.lookups.changed.load(SeqCst));
-        let deleting = || self.lookups.ended.load(SeqCst) != self.lookups.begun.load(SeqCst);
-        self.lookups.held.load(SeqCst) > 0 && (deleting() || age() < SOON)
+    pub(crate) fn awaits_forgetting(self) -> bool {
+        let age = || self.vol.env.monotonic_ns().saturating_sub(self.vol.lookups.changed.load(SeqCst));
+        let deleting = || self.vol.lookups.ended.load(SeqCst) != self.vol.lookups.begun.load(SeqCst);
+        self.vol.lookups.held.load(SeqCst) > 0 && (deleting() || age() < SOON)
     }
 
-    /// As [`Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten. What
-    /// somebody has open is counted so for a moment, too.
-    pub fn statfs_forgetting(&self) -> StatFs {
+    /// As [`crate::Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten.
+    /// What somebody has open is counted so for a moment, too.
+    pub fn statfs_forgetting(self) -> StatFs {
         loop {
-            let begun = self.lookups.begun.load(SeqCst);
+            let begun = self.vol.lookups.begun.load(SeqCst);
             if self.awaits_forgetting() {
                 return self.with_what_is_held();
             }
-            let now = self.statfs();
+            let now = self.vol.statfs();
             // Else a deletion may have freed a part.
-            if self.lookups.begun.load(SeqCst) == begun {
+            if self.vol.lookups.begun.load(SeqCst) == begun {
                 return now;
             }
         }
     }
 
-    fn with_what_is_held(&self) -> StatFs {
+    fn with_what_is_held(self) -> StatFs {
         // Read before what is free, so that what a deletion frees in between counts twice for a moment, and not never.
-        let (held, units) = (self.lookups.held.load(SeqCst), self.lookups.units.load(SeqCst));
-        let now = self.statfs();
+        let (held, units) = (self.vol.lookups.held.load(SeqCst), self.vol.lookups.units.load(SeqCst));
+        let now = self.vol.statfs();
         let free = (now.free + units / u64::from(now.block_size / 512)).min(now.blocks);
-        let available = free.saturating_sub(self.shared.groups.reserved());
+        let available = free.saturating_sub(self.vol.shared.groups.reserved());
         let files_free = (now.files_free + held).min(now.files);
         StatFs { free, available, files_free, ..now }
     }

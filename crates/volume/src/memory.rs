@@ -5,7 +5,7 @@
 
 use crate::alloc::Need;
 use crate::shared::Shared;
-use crate::{Error, Result, Volume};
+use crate::{Error, FreeSpace, Result, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_journal::Extent;
@@ -127,58 +127,53 @@ impl Drop for MemoryBlocks {
     }
 }
 
-impl Volume {
+impl FreeSpace<'_> {
     /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are
     /// not so many it waits for those whose freeing is not durable, and then has what was set aside given up, if that
     /// is enough; those that are reserved for the privileged stay, whoever asks.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`; corruption, or the store's failure.
-    pub fn take_for_memory(&self, blocks: u64) -> Result<MemoryBlocks> {
-        self.check_writable()?;
-        let (sb, groups) = (&self.shared.sb, &self.shared.groups);
+    pub fn take_for_memory(self, blocks: u64) -> Result<MemoryBlocks> {
+        self.vol.check_writable()?;
+        let (sb, groups) = (&self.vol.shared.sb, &self.vol.shared.groups);
         let ratio = u64::from(sb.cluster_ratio());
         let clusters = blocks.div_ceil(ratio);
-        self.promise_to(clusters, Need::Ordinary)?;
+        self.vol.promise_to(clusters, Need::Ordinary)?;
         groups.in_memory.fetch_add(clusters, SeqCst);
-        let mut taken = MemoryBlocks { shared: self.shared.clone(), runs: Vec::new(), clusters };
+        let mut taken = MemoryBlocks { shared: self.vol.shared.clone(), runs: Vec::new(), clusters };
         let (mut left, end) = (clusters, sb.blocks_count());
         while left > 0 {
             // Far from where files are put first.
             let place = end / 2..end;
-            let run = groups.take_blocks(sb, &*self.engine, place, left.min(LONGEST) as u32, None);
-            let run = run.map_err(|e| self.noted(e))?;
+            let run = groups.take_blocks(sb, &*self.vol.engine, place, left.min(LONGEST) as u32, None);
+            let run = run.map_err(|e| self.vol.noted(e))?;
             left -= u64::from(run.len) / ratio;
             taken.runs.push(run);
         }
         Ok(taken)
     }
 
-    /// All blocks, free or not.
-    pub fn blocks(&self) -> u64 {
-        self.shared.sb.blocks_count()
-    }
-
     /// Blocks that are memory.
-    pub fn memory_blocks(&self) -> u64 {
-        self.shared.groups.in_memory.load(SeqCst) * u64::from(self.shared.sb.cluster_ratio())
+    pub fn memory_blocks(self) -> u64 {
+        self.vol.shared.groups.in_memory.load(SeqCst) * u64::from(self.vol.shared.sb.cluster_ratio())
     }
 
     /// Keeps something that has so many blocks of [`MemoryBlocks`] as long as no file needs them: the oldest goes
     /// first, before a file is told that there is no space.
-    pub fn set_aside<T: Send + 'static>(&self, memory: T, blocks: u64) -> Aside<T> {
+    pub fn set_aside<T: Send + 'static>(self, memory: T, blocks: u64) -> Aside<T> {
         let slot = Arc::new(Mutex::new(Some(memory)));
         let yields: Weak<dyn Yields> = Arc::downgrade(&slot) as _;
-        let mut queue = self.asides.queue.lock();
+        let mut queue = self.vol.asides.queue.lock();
         queue.retain(|(aside, _)| aside.strong_count() > 0);
-        queue.push_back((yields, blocks / u64::from(self.shared.sb.cluster_ratio())));
+        queue.push_back((yields, blocks / u64::from(self.vol.shared.sb.cluster_ratio())));
         Aside { slot }
     }
 
     /// Gives up what was set aside first; false if there is nothing.
-    pub(crate) fn give_up_aside(&self) -> bool {
+    pub(crate) fn give_up_aside(self) -> bool {
         loop {
-            let Some((oldest, _)) = self.asides.queue.lock().pop_front() else { return false };
+            let Some((oldest, _)) = self.vol.asides.queue.lock().pop_front() else { return false };
             if oldest.upgrade().is_some_and(|aside| aside.give_up()) {
                 return true;
             }
@@ -186,19 +181,26 @@ impl Volume {
     }
 
     /// Blocks that are set aside.
-    pub(crate) fn aside_blocks(&self) -> u64 {
-        self.asides.clusters() * u64::from(self.shared.sb.cluster_ratio())
+    pub(crate) fn aside_blocks(self) -> u64 {
+        self.vol.asides.clusters() * u64::from(self.vol.shared.sb.cluster_ratio())
     }
 
     /// Promises clusters that are had by giving up what was set aside, and gives nothing up if that is not enough.
-    pub(crate) fn promise_of_asides(&self, clusters: u64, need: Need) -> bool {
-        let groups = &self.shared.groups;
+    pub(crate) fn promise_of_asides(self, clusters: u64, need: Need) -> bool {
+        let groups = &self.vol.shared.groups;
         while !groups.promise(clusters, need) {
-            if groups.lacks(clusters, need) > self.asides.clusters() || !self.give_up_aside() {
+            if groups.lacks(clusters, need) > self.vol.asides.clusters() || !self.give_up_aside() {
                 return false;
             }
         }
         true
+    }
+}
+
+impl Volume {
+    /// All blocks, free or not.
+    pub fn blocks(&self) -> u64 {
+        self.shared.sb.blocks_count()
     }
 
     /// Writes home what is done by now, so that nothing but the image speaks of its blocks.

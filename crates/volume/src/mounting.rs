@@ -164,7 +164,7 @@ impl Image {
         let (now, error) = (volume.now(), volume.stopped().is_some());
         let kbytes = self.store.stats().written_bytes / 1024;
         // Orphans that cannot be read stay announced.
-        let orphans = !volume.orphans_empty().unwrap_or(false);
+        let orphans = !volume.inode_ops().orphans_empty().unwrap_or(false);
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);

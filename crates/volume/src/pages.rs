@@ -8,7 +8,7 @@
 
 use crate::file::PAGE;
 use crate::inline::is_inline;
-use crate::{Fallocate, Ino, Result, Volume};
+use crate::{Fallocate, Ino, PageCache, Result, Volume};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_format::Inode;
 use std::ops::Range;
@@ -98,67 +98,62 @@ impl Pages {
     }
 }
 
-impl Volume {
+impl PageCache<'_> {
     /// A cache above collects writes and keeps sizes itself, so that it may have data of every file.
-    pub fn writes_are_collected(&self) {
-        self.collected.store(true, Relaxed);
+    pub fn writes_are_collected(self) {
+        self.vol.collected.store(true, Relaxed);
     }
 
-    /// Whether it does.
-    pub fn collects_writes(&self) -> bool {
-        self.collected.load(Relaxed)
-    }
-
-    /// As [`Volume::read`], into whole pages of a cache. How many bytes, and whether the file is said to have more
-    /// space from now on.
+    /// As [`crate::FileIo::read`], into whole pages of a cache. How many bytes, and whether the file is said to have
+    /// more space from now on.
     ///
     /// # Errors
-    /// As [`Volume::read`].
-    pub fn read_pages(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<(usize, bool)> {
+    /// As [`crate::FileIo::read`].
+    pub fn read_pages(self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<(usize, bool)> {
         let mut grows = false;
         let bytes = offset..offset.saturating_add(buf.len() as u64);
-        let n = self.read_by(ino, buf, |inode, buf| {
+        let n = self.vol.files().read_by(ino, buf, |inode, buf| {
             let mut holes = Holes::default();
-            let n = self.read_seeing(ino, inode, offset, buf, &mut |hole| holes.add(Holes::of(hole)))?;
+            let n = self.vol.files().read_seeing(ino, inode, offset, buf, &mut |hole| holes.add(Holes::of(hole)))?;
             if n < buf.len() && offset < inode.size {
                 // The page of the end reaches behind the last block.
                 let to = |unit| inode.size.checked_next_multiple_of(unit).unwrap_or(inode.size);
-                holes.add(Holes::of(to(self.shared.sb.block_size().into())..to(PAGE)));
+                holes.add(Holes::of(to(self.vol.shared.sb.block_size().into())..to(PAGE)));
             }
-            self.lookups.with_pages(ino, |pages| pages.read(&bytes, inode.size));
+            self.vol.lookups.with_pages(ino, |pages| pages.read(&bytes, inode.size));
             if holes.bytes > 0 {
-                let before = self.space_told(ino, inode);
+                let before = self.vol.space_told(ino, inode);
                 self.note_holes(ino, holes);
-                grows = self.space_told(ino, inode) > before;
+                grows = self.vol.space_told(ino, inode) > before;
             }
             Ok(n)
         })?;
         Ok((n, grows))
     }
 
-    fn note_holes(&self, ino: Ino, new: Holes) {
+    fn note_holes(self, ino: Ino, new: Holes) {
         if new.bytes > 0 {
-            self.lookups.has_holes.store(true, Relaxed);
-            self.lookups.with_pages(ino, |pages| pages.holes.get_or_insert_default().add(new));
+            self.vol.lookups.has_holes.store(true, Relaxed);
+            self.vol.lookups.with_pages(ino, |pages| pages.holes.get_or_insert_default().add(new));
         }
     }
 
-    fn holes_given(&self, ino: Ino) -> Option<Holes> {
-        if !self.lookups.has_holes.load(Relaxed) {
+    fn holes_given(self, ino: Ino) -> Option<Holes> {
+        if !self.vol.lookups.has_holes.load(Relaxed) {
             return None;
         }
-        self.lookups.with_pages(ino, |pages| pages.holes.as_deref().cloned())?
+        self.vol.lookups.with_pages(ino, |pages| pages.holes.as_deref().cloned())?
     }
 
     /// The range in which holes count as data: the cache has pages there.
-    pub(crate) fn range_given(&self, ino: Ino) -> Range<u64> {
+    pub(crate) fn range_given(self, ino: Ino) -> Range<u64> {
         self.holes_given(ino).map_or(0..0, |holes| holes.range)
     }
 
     /// A hole is made, or a range zeroed. Where blocks are smaller than pages the cache keeps the pages at both ends.
-    pub(crate) fn note_edges(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) {
+    pub(crate) fn note_edges(self, ino: Ino, how: Fallocate, offset: u64, len: u64) {
         let makes_holes = matches!(how, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize);
-        if !makes_holes || u64::from(self.shared.sb.block_size()) >= PAGE {
+        if !makes_holes || u64::from(self.vol.shared.sb.block_size()) >= PAGE {
             return;
         }
         let end = offset.saturating_add(len);
@@ -166,6 +161,48 @@ impl Volume {
         for edge in [offset..first, (end - end % PAGE).max(first)..end] {
             self.note_holes(ino, Holes::of(edge));
         }
+    }
+
+    /// A file's size was changed by a request upon which a cache drops its pages.
+    pub(crate) fn note_resized(self, ino: Ino, old: u64, new: u64) {
+        if old == new {
+            return;
+        }
+        let collected = self.vol.collects_writes();
+        self.vol.lookups.with_pages(ino, |pages| {
+            pages.resized(old, new);
+            if collected {
+                // It writes pages that it never read.
+                pages.late = 0;
+            }
+        });
+    }
+
+    /// The bytes of a write that a cache may have kept from behind a former end of the file: they are no contents if
+    /// the write comes from its pages.
+    pub fn late_in(self, ino: Ino, bytes: &Range<u64>) -> Option<Range<u64>> {
+        self.vol.lookups.with_pages(ino, |pages| pages.late_in(bytes))?
+    }
+
+    /// A file's size, if a cache has the page in which it ends: what was stored there behind the end becomes contents
+    /// when the file grows.
+    pub fn end_in_pages(self, ino: Ino) -> Option<u64> {
+        self.vol.lookups.with_pages(ino, |pages| pages.end > 0).filter(|has| *has)?;
+        let size = self.vol.node(ino).ok()?.read().ok()?.inode.size;
+        self.vol.lookups.with_pages(ino, |pages| pages.has_end(size)).filter(|has| *has)?;
+        Some(size)
+    }
+
+    /// The cache is about to drop that page.
+    pub fn end_leaves_pages(self, ino: Ino) {
+        self.vol.lookups.with_pages(ino, |pages| pages.end = 0);
+    }
+}
+
+impl Volume {
+    /// Whether it does.
+    pub fn collects_writes(&self) -> bool {
+        self.collected.load(Relaxed)
     }
 
     /// The space that a file is said to have, in units of 512 bytes. Programs that copy files take one without any for
@@ -179,44 +216,9 @@ impl Volume {
         let stored = inode.blocks.saturating_add(inline);
         let block_size = u64::from(self.shared.sb.block_size());
         let most = inode.size.div_ceil(block_size).saturating_mul(block_size / SECTOR);
-        let given = self.holes_given(ino).map_or(0, |holes| holes.bytes.div_ceil(SECTOR));
+        let given = self.page_cache().holes_given(ino).map_or(0, |holes| holes.bytes.div_ceil(SECTOR));
         let told = stored.saturating_add(given).min(most).max(stored);
         if self.collects_writes() { told.max(block_size / SECTOR) } else { told }
-    }
-
-    /// A file's size was changed by a request upon which a cache drops its pages.
-    pub(crate) fn note_resized(&self, ino: Ino, old: u64, new: u64) {
-        if old == new {
-            return;
-        }
-        let collected = self.collects_writes();
-        self.lookups.with_pages(ino, |pages| {
-            pages.resized(old, new);
-            if collected {
-                // It writes pages that it never read.
-                pages.late = 0;
-            }
-        });
-    }
-
-    /// The bytes of a write that a cache may have kept from behind a former end of the file: they are no contents if
-    /// the write comes from its pages.
-    pub fn late_in(&self, ino: Ino, bytes: &Range<u64>) -> Option<Range<u64>> {
-        self.lookups.with_pages(ino, |pages| pages.late_in(bytes))?
-    }
-
-    /// A file's size, if a cache has the page in which it ends: what was stored there behind the end becomes contents
-    /// when the file grows.
-    pub fn end_in_pages(&self, ino: Ino) -> Option<u64> {
-        self.lookups.with_pages(ino, |pages| pages.end > 0).filter(|has| *has)?;
-        let size = self.node(ino).ok()?.read().ok()?.inode.size;
-        self.lookups.with_pages(ino, |pages| pages.has_end(size)).filter(|has| *has)?;
-        Some(size)
-    }
-
-    /// The cache is about to drop that page.
-    pub fn end_leaves_pages(&self, ino: Ino) {
-        self.lookups.with_pages(ino, |pages| pages.end = 0);
     }
 }
 

@@ -314,7 +314,7 @@ impl DataMode {
     }
 }
 
-/// What two files exchange and how, as XFS_IOC_EXCHANGE_RANGE has it: see [`crate::Volume::exchange`].
+/// What two files exchange and how, as XFS_IOC_EXCHANGE_RANGE has it: see [`crate::FileRanges::exchange`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
     /// Bytes of each file. `None`: everything from the offsets to the ends of the files, and their sizes with it.

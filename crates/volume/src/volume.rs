@@ -70,10 +70,10 @@ pub struct Volume {
     pub(crate) moves: AtomicU64,
     pub(crate) orphans: Orphans,
     pub(crate) once_journaled: OnceJournaled,
-    /// Values of attributes that nothing names any more, to be deleted: see [`Volume::bury_values`].
+    /// Values of attributes that nothing names any more, to be deleted: see [`crate::Xattrs::bury_values`].
     pub(crate) dead_values: Mutex<Vec<Ino>>,
     pub(crate) lookups: Lookups,
-    /// A cache above collects writes: see [`Volume::writes_are_collected`].
+    /// A cache above collects writes: see [`crate::PageCache::writes_are_collected`].
     pub(crate) collected: AtomicBool,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     pub(crate) overhead: AtomicU64,
@@ -174,7 +174,7 @@ impl Volume {
             if groups.promise(blocks, need) {
                 return Ok(());
             }
-            let deleting = self.awaits_forgetting();
+            let deleting = self.inode_ops().awaits_forgetting();
             if groups.pending_free.load(Relaxed) == 0 && !deleting {
                 break;
             }
@@ -183,7 +183,7 @@ impl Volume {
                 self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
             }
         }
-        if self.promise_of_asides(blocks, need) { Ok(()) } else { Err(Error::NoSpace("blocks")) }
+        if self.space().promise_of_asides(blocks, need) { Ok(()) } else { Err(Error::NoSpace("blocks")) }
     }
 
     /// Zeroes the unused end of a group's inode table before its first inode is taken from it, so that no garbage can

@@ -77,7 +77,7 @@ impl Database {
 
     pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let pending = self.pending.lock();
-        let n = self.image.inodes().read_with(&pending.batch, offset, buf);
+        let n = self.image.inodes().ranges().read_with(&pending.batch, offset, buf);
         let n = n.map_err(|e| code(&e.into(), IOERR_READ))?;
         buf[n..].fill(0);
         if n == buf.len() { Ok(()) } else { Err(IOERR_SHORT_READ) }
@@ -100,7 +100,12 @@ impl Database {
     /// Whether these bytes are there already.
     fn holds(&self, batch: &Batch, data: &[u8], offset: u64) -> Result<bool> {
         let mut there = vec![0; data.len()];
-        let n = self.image.inodes().read_with(batch, offset, &mut there).map_err(|e| code(&e.into(), IOERR_READ))?;
+        let n = self
+            .image
+            .inodes()
+            .ranges()
+            .read_with(batch, offset, &mut there)
+            .map_err(|e| code(&e.into(), IOERR_READ))?;
         Ok(n == data.len() && there == data)
     }
 
@@ -118,7 +123,7 @@ impl Database {
     }
 
     pub(crate) fn len(&self) -> Result<u64> {
-        let len = self.image.inodes().len_with(&self.pending.lock().batch);
+        let len = self.image.inodes().ranges().len_with(&self.pending.lock().batch);
         len.map_err(|e| code(&e.into(), IOERR_FSTAT))
     }
 
@@ -245,7 +250,7 @@ impl Drop for Database {
 pub(crate) fn apply(image: &Image, pending: &mut [MutexGuard<'_, Pending>], otherwise: Code) -> Result<()> {
     let all = |pending: &[MutexGuard<'_, Pending>]| {
         let batches: Vec<&Batch> = pending.iter().map(|pending| &pending.batch).collect();
-        image.inodes().apply_batches(&batches).map_err(Error::from)
+        image.inodes().ranges().apply_batches(&batches).map_err(Error::from)
     };
     let mut done = all(pending);
     if done.as_ref().is_err_and(is_too_much) {
@@ -272,8 +277,8 @@ pub(crate) fn apply(image: &Image, pending: &mut [MutexGuard<'_, Pending>], othe
 fn changes_only(image: &Image, batch: &Batch) -> ondol::Result<Option<Batch>> {
     const STEP: usize = 1 << 20;
     let (inodes, stored, mut less) = (image.inodes(), Batch::new(batch.ino()), Batch::new(batch.ino()));
-    let len = inodes.len_with(&stored)?;
-    if inodes.len_with(batch)? != len {
+    let len = inodes.ranges().len_with(&stored)?;
+    if inodes.ranges().len_with(batch)? != len {
         return Ok(None);
     }
     let parts = batch.parts().map(|(offset, bytes)| offset..offset + bytes.len() as u64);
@@ -285,8 +290,8 @@ fn changes_only(image: &Image, batch: &Batch) -> ondol::Result<Option<Batch>> {
     });
     let (mut before, mut after) = (vec![0; STEP], vec![0; STEP]);
     for (from, n) in steps {
-        let had = inodes.read_with(&stored, from, &mut before[..n])?;
-        let has = inodes.read_with(batch, from, &mut after[..n])?;
+        let had = inodes.ranges().read_with(&stored, from, &mut before[..n])?;
+        let has = inodes.ranges().read_with(batch, from, &mut after[..n])?;
         if before[..had] != after[..has] {
             less.write(from, &after[..has])?;
         }

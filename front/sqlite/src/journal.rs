@@ -156,7 +156,7 @@ impl Super {
     /// Makes what all databases have pending: those of one image as one, and durable.
     ///
     /// # Errors
-    /// As [`ondol::inodes::Inodes::apply_batches`]. Nothing of that image has changed then, nor of those behind it.
+    /// As [`ondol::inodes::FileRanges::apply_batches`]. Nothing of that image has changed then, nor of those behind it.
     pub(crate) fn commit(&self) -> Result<()> {
         let held = std::mem::take(&mut *self.held.lock());
         let mut held: Vec<(Weak<Image>, Arc<Mutex<Pending>>)> =

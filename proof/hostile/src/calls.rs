@@ -86,7 +86,7 @@ impl<'a> Calls<'a> {
         }
         for ino in std::mem::take(&mut self.open) {
             self.guard.begin("release");
-            let _ = self.volume.release(ino);
+            let _ = self.volume.inode_ops().release(ino);
         }
     }
 
@@ -135,33 +135,33 @@ impl<'a> Calls<'a> {
         let (v, dir, name) = (self.volume, self.ino(input), Self::name(input));
         self.guard.begin("a call on names");
         match call {
-            0..=3 => self.found(v.lookup(dir, &name)),
-            4..=6 => self.found(v.create(dir, &name, 0o644, OWNER)),
-            7..=9 => self.found(v.mkdir(dir, &name, 0o755, OWNER)),
-            10 => self.found(v.mknod(dir, &name, input.u16(), (input.u32(), input.u32()), OWNER)),
+            0..=3 => self.found(v.names().lookup(dir, &name)),
+            4..=6 => self.found(v.names().create(dir, &name, 0o644, OWNER)),
+            7..=9 => self.found(v.names().mkdir(dir, &name, 0o755, OWNER)),
+            10 => self.found(v.names().mknod(dir, &name, input.u16(), (input.u32(), input.u32()), OWNER)),
             11 => {
                 let target = vec![b't'; usize::from(input.u16()) % 5000];
-                self.found(v.symlink(dir, &name, &target, OWNER));
+                self.found(v.names().symlink(dir, &name, &target, OWNER));
             }
             12..=14 => {
                 let ino = self.ino(input);
-                self.found(v.link(ino, dir, &name));
+                self.found(v.names().link(ino, dir, &name));
             }
-            15..=18 => drop(v.unlink(dir, &name)),
-            19..=20 => drop(v.rmdir(dir, &name)),
+            15..=18 => drop(v.names().unlink(dir, &name)),
+            19..=20 => drop(v.names().rmdir(dir, &name)),
             21..=25 => {
                 let (to, to_name) = (self.ino(input), Self::name(input));
                 let whiteout = Rename::Whiteout { owner: OWNER, replace: true };
                 let how = input.pick(&[Rename::Replace, Rename::NoReplace, Rename::Exchange, whiteout]);
                 self.guard.begin("rename");
-                drop(v.rename(dir, &name, to, &to_name, how));
+                drop(v.names().rename(dir, &name, to, &to_name, how));
             }
             26 => {
                 // A burst of names, so that directories split and grow.
                 for i in 0..input.u8() {
                     self.guard.begin("create");
                     let name = format!("burst {i:03} {}", "b".repeat(usize::from(i) % 40 + 60));
-                    if v.create(dir, name.as_bytes(), 0o600, OWNER).is_err() {
+                    if v.names().create(dir, name.as_bytes(), 0o600, OWNER).is_err() {
                         break;
                     }
                 }
@@ -170,25 +170,25 @@ impl<'a> Calls<'a> {
                 for i in 0..input.u8() {
                     self.guard.begin("unlink");
                     let name = format!("burst {i:03} {}", "b".repeat(usize::from(i) % 40 + 60));
-                    if v.unlink(dir, name.as_bytes()).is_err() {
+                    if v.names().unlink(dir, name.as_bytes()).is_err() {
                         break;
                     }
                 }
             }
             28 => self.readdir(dir, input.u64()),
             29 if name.len() == 3 => {
-                let made = v.tmpfile(dir, 0o600, OWNER);
+                let made = v.names().tmpfile(dir, 0o600, OWNER);
                 self.open.extend(made.as_ref().ok().map(|a| a.ino));
                 self.found(made);
             }
             29 => {
-                if v.open(dir).is_ok() {
+                if v.inode_ops().open(dir).is_ok() {
                     self.open.push(dir);
                 }
             }
             30 => {
                 if let Some(ino) = self.open.pop() {
-                    drop(v.release(ino));
+                    drop(v.inode_ops().release(ino));
                 }
             }
             _ => drop(v.sync()),
@@ -197,7 +197,7 @@ impl<'a> Calls<'a> {
 
     fn readdir(&self, dir: Ino, cookie: u64) {
         let mut n = 0;
-        let result = self.volume.readdir(dir, cookie, &mut |_| {
+        let result = self.volume.names().readdir(dir, cookie, &mut |_| {
             n += 1;
             n < 200
         });
@@ -218,54 +218,54 @@ impl<'a> Calls<'a> {
         let (v, ino, at) = (self.volume, self.ino(input), Self::offset(input));
         self.guard.begin("a call on contents");
         match call {
-            0..=7 => drop(v.write(ino, at, &vec![call; usize::from(input.u16()) % 20_000])),
-            8..=9 => drop(v.append(ino, &vec![call; usize::from(input.u16()) % 5000])),
+            0..=7 => drop(v.files().write(ino, at, &vec![call; usize::from(input.u16()) % 20_000])),
+            8..=9 => drop(v.files().append(ino, &vec![call; usize::from(input.u16()) % 5000])),
             10..=13 => {
                 let mut buf = vec![0; usize::from(input.u16()) % 20_000];
-                drop(v.read(ino, at, &mut buf));
+                drop(v.files().read(ino, at, &mut buf));
             }
-            14..=17 => drop(v.setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() })),
+            14..=17 => drop(v.inode_ops().setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() })),
             18..=26 => {
                 let (how, len) = (input.pick(&Fallocate::ALL), Self::offset(input));
-                drop(v.fallocate(ino, how, at, len));
+                drop(v.files().fallocate(ino, how, at, len));
             }
             27 => {
-                drop(v.seek(ino, at, Seek::Data));
-                drop(v.extents(ino, at, Self::offset(input)));
+                drop(v.files().seek(ino, at, Seek::Data));
+                drop(v.files().extents(ino, at, Self::offset(input)));
                 self.guard.begin("view");
-                drop(v.view(ino, at, 20_000));
+                drop(v.files().view(ino, at, 20_000));
             }
             28 => {
-                drop(v.seek(ino, at, Seek::Hole));
+                drop(v.files().seek(ino, at, Seek::Hole));
                 let (to, to_at, len) = (self.ino(input), Self::offset(input), Self::offset(input));
-                drop(v.copy_range(ino, at, to, to_at, len, input.one_in(2)));
+                drop(v.ranges().copy_range(ino, at, to, to_at, len, input.one_in(2)));
                 self.guard.begin("exchange");
                 for len in [None, Some(len)] {
-                    drop(v.exchange((ino, at), (to, to_at), &Exchange { len, ..Exchange::default() }));
+                    drop(v.ranges().exchange((ino, at), (to, to_at), &Exchange { len, ..Exchange::default() }));
                 }
             }
             29 => {
                 let time = SetTime::To(Timestamp { sec: at as i64, nsec: 5 });
                 let set =
                     SetAttr { perm: Some(call.into()), mtime: Some(time), uid: Some(at as u32), ..SetAttr::default() };
-                drop(v.setattr(ino, &set));
+                drop(v.inode_ops().setattr(ino, &set));
             }
             30 => {
                 // Every other block of a long file: the map grows.
                 for i in 0..u64::from(input.u8()) {
                     self.guard.begin("write");
-                    if v.write(ino, at.saturating_add(i * 8192), &[9; 600]).is_err() {
+                    if v.files().write(ino, at.saturating_add(i * 8192), &[9; 600]).is_err() {
                         break;
                     }
                 }
                 self.guard.begin("writing parts");
                 let parts = [at, at.saturating_add(9000), at.saturating_add(70_000)].map(|at| (at, &[8; 5000][..]));
-                drop(Batch::over(ino, parts).and_then(|batch| v.apply_batches(&[&batch])));
+                drop(Batch::over(ino, parts).and_then(|batch| v.ranges().apply_batches(&[&batch])));
                 self.guard.begin("exchanging parts");
                 let long = vec![7; 1_200_000];
-                drop(Batch::over(ino, [(at, &long[..])]).and_then(|batch| v.apply_batches(&[&batch])));
+                drop(Batch::over(ino, [(at, &long[..])]).and_then(|batch| v.ranges().apply_batches(&[&batch])));
             }
-            31 if at == 0 => drop(v.take_for_memory(100)),
+            31 if at == 0 => drop(v.space().take_for_memory(100)),
             _ => drop(v.fsync(ino, true)),
         }
     }
@@ -282,26 +282,29 @@ impl<'a> Calls<'a> {
                     n @ 231..=240 => vec![n; usize::from(n - 228) * 2000],
                     n => input.split(usize::from(n - 240) * 6).to_vec(),
                 };
-                drop(v.setxattr(ino, name, &value, how));
+                drop(v.xattrs().setxattr(ino, name, &value, how));
             }
-            14..=19 => drop(v.removexattr(ino, name)),
-            20..=22 => drop(v.getxattr(ino, name)),
-            23 => drop(v.listxattr(ino)),
+            14..=19 => drop(v.xattrs().removexattr(ino, name)),
+            20..=22 => drop(v.xattrs().getxattr(ino, name)),
+            23 => drop(v.xattrs().listxattr(ino)),
             24..=26 => {
                 let new = Self::name(input);
                 // Takes over a default ACL.
                 let made = match v.getattr(ino).map(|a| a.file_type) {
-                    Ok(FileType::Directory) => v.create(ino, &new, 0o777, crate::image::OWNER),
-                    _ => v.create(ROOT, &new, 0o666, crate::image::OWNER),
+                    Ok(FileType::Directory) => v.names().create(ino, &new, 0o777, crate::image::OWNER),
+                    _ => v.names().create(ROOT, &new, 0o666, crate::image::OWNER),
                 };
                 self.found(made);
             }
-            27 => drop(v.setattr(ino, &SetAttr { perm: Some(input.u16() & 0o7777), ..SetAttr::default() })),
+            27 => drop(v.inode_ops().setattr(ino, &SetAttr { perm: Some(input.u16() & 0o7777), ..SetAttr::default() })),
             31 => {
-                drop(v.set_flags(ino, input.u32(), u32::MAX));
-                let _ = v.fsxattr(ino).map(|set| v.set_fsxattr(ino, &FsxAttr { projid: input.u32(), ..set }, u32::MAX));
+                drop(v.inode_ops().set_flags(ino, input.u32(), u32::MAX));
+                let _ = v
+                    .inode_ops()
+                    .fsxattr(ino)
+                    .map(|set| v.inode_ops().set_fsxattr(ino, &FsxAttr { projid: input.u32(), ..set }, u32::MAX));
             }
-            28 => drop(v.unlink(ROOT, &Self::name(input))),
+            28 => drop(v.names().unlink(ROOT, &Self::name(input))),
             _ => drop(v.sync()),
         }
     }

@@ -51,7 +51,7 @@ impl Walk<'_> {
             Ok(FileType::Directory) => self.directory(ino),
             Ok(FileType::Symlink) => {
                 self.guard.begin("readlink");
-                let _ = self.volume.readlink(ino);
+                let _ = self.volume.names().readlink(ino);
                 Vec::new()
             }
             Ok(_) => {
@@ -64,14 +64,14 @@ impl Walk<'_> {
 
     fn xattrs(&self, ino: Ino) {
         self.guard.begin("listxattr");
-        let mut names = self.volume.listxattr(ino).unwrap_or_default();
+        let mut names = self.volume.xattrs().listxattr(ino).unwrap_or_default();
         names.truncate(LOOKUPS);
         names.push(b"system.posix_acl_access".to_vec());
         names.push(b"system.posix_acl_default".to_vec());
         names.push(b"user.none".to_vec());
         for name in names {
             self.guard.begin("getxattr");
-            let _ = self.volume.getxattr(ino, &name);
+            let _ = self.volume.xattrs().getxattr(ino, &name);
         }
     }
 
@@ -81,7 +81,7 @@ impl Walk<'_> {
         loop {
             let before = total;
             self.guard.begin("readdir");
-            let result = self.volume.readdir(ino, cookie, &mut |entry| {
+            let result = self.volume.names().readdir(ino, cookie, &mut |entry| {
                 assert!(entry.next >= cookie, "a listing that goes back");
                 cookie = entry.next;
                 total += 1;
@@ -99,7 +99,7 @@ impl Walk<'_> {
         }
         for name in names.iter().map(Vec::as_slice).chain([&b"no such name"[..], b"..", b"."]) {
             self.guard.begin("lookup");
-            let _ = self.volume.lookup(ino, name);
+            let _ = self.volume.names().lookup(ino, name);
         }
         inos
     }
@@ -108,25 +108,25 @@ impl Walk<'_> {
         let mut buf = [0; 5000];
         for at in [0, size / 2, size.saturating_sub(100), size, u64::MAX - 100] {
             self.guard.begin("read");
-            let _ = self.volume.read(ino, at, &mut buf);
+            let _ = self.volume.files().read(ino, at, &mut buf);
             self.guard.begin("view");
-            let _ = self.volume.view(ino, at, buf.len() as u64);
+            let _ = self.volume.files().view(ino, at, buf.len() as u64);
         }
         self.guard.begin("listing extents");
-        let _ = self.volume.extents(ino, 0, u64::MAX);
+        let _ = self.volume.files().extents(ino, 0, u64::MAX);
         let mut at = 0;
         for _ in 0..PARTS {
             self.guard.begin("seek");
-            let data = match self.volume.seek(ino, at, Seek::Data) {
+            let data = match self.volume.files().seek(ino, at, Seek::Data) {
                 Ok(data) => data,
                 Err(Error::PastEnd) => break,
                 Err(_) => return,
             };
             assert!(data >= at, "data before the place from which it was looked for");
             self.guard.begin("read");
-            let _ = self.volume.read(ino, data, &mut buf);
+            let _ = self.volume.files().read(ino, data, &mut buf);
             self.guard.begin("seek");
-            match self.volume.seek(ino, data, Seek::Hole) {
+            match self.volume.files().seek(ino, data, Seek::Hole) {
                 Ok(hole) => {
                     assert!(hole > data, "a hole where there is data");
                     at = hole;

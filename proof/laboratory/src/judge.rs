@@ -279,13 +279,13 @@ fn images(layers: &[Layer]) -> Result<Vec<Layer>, String> {
 
 /// Takes inodes and blocks, gives some back, and leaves others.
 pub(crate) fn use_it(volume: &Inodes) -> ondol_volume::Result<()> {
-    let dir = volume.mkdir(ROOT, b"after the crash", 0o755, Caller::default())?;
+    let dir = volume.names().mkdir(ROOT, b"after the crash", 0o755, Caller::default())?;
     for (name, len) in [(&b"stays"[..], 5000), (b"goes", 3000)] {
-        let file = volume.create(dir.ino, name, 0o644, Caller::default())?;
-        volume.write(file.ino, 0, &Fill::unique(1).bytes(0, len))?;
+        let file = volume.names().create(dir.ino, name, 0o644, Caller::default())?;
+        volume.files().write(file.ino, 0, &Fill::unique(1).bytes(0, len))?;
     }
     volume.sync()?;
-    volume.unlink(dir.ino, b"goes")
+    volume.names().unlink(dir.ino, b"goes")
 }
 
 /// Our own check of an image that nobody has mounted.

@@ -92,7 +92,7 @@ impl Names {
         let mut todo = vec![(ROOT, "/".to_owned())];
         while let Some((dir, path)) = todo.pop() {
             let mut entries: Vec<(Ino, String)> = Vec::new();
-            volume.readdir(dir, 0, &mut |entry| {
+            volume.names().readdir(dir, 0, &mut |entry| {
                 if entry.name != b"." && entry.name != b".." {
                     let name = String::from_utf8_lossy(entry.name);
                     entries.push((entry.ino, format!("{}/{name}", path.trim_end_matches('/'))));
@@ -111,7 +111,7 @@ impl Names {
     }
 
     fn file(&mut self, volume: &Volume, ino: Ino, path: &str) {
-        let Ok(extents) = volume.extents(ino, 0, u64::MAX) else { return };
+        let Ok(extents) = volume.files().extents(ino, 0, u64::MAX) else { return };
         for extent in extents.iter().filter(|extent| extent.len / self.block_size <= 1 << 16) {
             for n in 0..extent.len / self.block_size {
                 let (block, of_file) = (extent.physical / self.block_size + n, extent.logical / self.block_size + n);

@@ -294,10 +294,10 @@ fn a_large_commit_is_one() {
         }
         let (free, inodes) = (volume.statfs().free, volume.inodes());
         // No matter to a file that is there.
-        let flags = inodes.flags(ondol::ROOT).unwrap();
-        inodes.set_flags(ondol::ROOT, flags | IMMUTABLE, u32::MAX).unwrap();
+        let flags = inodes.inode_ops().flags(ondol::ROOT).unwrap();
+        inodes.inode_ops().set_flags(ondol::ROOT, flags | IMMUTABLE, u32::MAX).unwrap();
         map.commit().unwrap();
-        inodes.set_flags(ondol::ROOT, flags, u32::MAX).unwrap();
+        inodes.inode_ops().set_flags(ondol::ROOT, flags, u32::MAX).unwrap();
         assert!(volume.read("/a").unwrap() == expected, "{options}");
         let counters = volume.counters();
         assert_eq!((counters.files.batches, counters.files.batch_exchanges, map.uncommitted()), (1, 1, 0), "{options}");
@@ -373,10 +373,10 @@ fn who_may_not_write_may_not_map_so() {
     // Another opener of the same inode, by number, and one that made it immutable.
     let again = OpenOptions::new().read(true).write(true).reopen(&volume, file.ino()).unwrap();
     let inodes = volume.inodes();
-    let flags = inodes.flags(file.ino()).unwrap();
-    inodes.set_flags(file.ino(), flags | IMMUTABLE, u32::MAX).unwrap();
+    let flags = inodes.inode_ops().flags(file.ino()).unwrap();
+    inodes.inode_ops().set_flags(file.ino(), flags | IMMUTABLE, u32::MAX).unwrap();
     assert_eq!(errno(map.commit()), 1);
-    inodes.set_flags(file.ino(), flags, u32::MAX).unwrap();
+    inodes.inode_ops().set_flags(file.ino(), flags, u32::MAX).unwrap();
     map.commit().unwrap();
     let mut bytes = [0; 6];
     again.read_at(&mut bytes, 4096).unwrap();

@@ -57,7 +57,7 @@ fn changes() -> Vec<Change> {
         ("new permissions", |v| v.set_permissions("/a", 0o600), &["/a"]),
         (
             "an attribute",
-            |v| Ok(v.inodes().setxattr(v.metadata("/a")?.ino(), b"user.x", &[1; 90], SetXattr::Any)?),
+            |v| Ok(v.inodes().xattrs().setxattr(v.metadata("/a")?.ino(), b"user.x", &[1; 90], SetXattr::Any)?),
             &["/a"],
         ),
         ("a link", |v| v.hard_link("/a", "/d/l"), &["/a", "/d"]),

@@ -25,7 +25,7 @@ fn everything_at_once() {
     for options in [&["-I", "256"][..], &["-I", "128", "-O", "^metadata_csum"]] {
         let fs = Fs::mount(mkfs(16, options));
         let ino = fs.create(ROOT, "f");
-        fs.volume.write(ino, 0, &[1; 9000]).expect("a write");
+        fs.volume.files().write(ino, 0, &[1; 9000]).expect("a write");
         fs.env.advance(3_000_000_000);
         let set = SetAttr {
             perm: Some(0o4751),
@@ -36,7 +36,7 @@ fn everything_at_once() {
             mtime: at(-77, 999_999_999),
             kill_suid: false,
         };
-        let attr = fs.volume.setattr(ino, &set).expect("attributes");
+        let attr = fs.volume.inode_ops().setattr(ino, &set).expect("attributes");
         let large = options[1] == "256";
         let nsec = |n| if large { n } else { 0 };
         assert_eq!((attr.perm, attr.uid, attr.gid, attr.size), (0o4751, 70_000, 80_001, 5000));
@@ -63,12 +63,12 @@ fn times_that_an_inode_cannot_hold() {
         let ino = fs.create(ROOT, "f");
         for (sec, held) in [(i64::MAX, last), (i64::MIN, i32::MIN.into()), (last, last), (0, 0)] {
             let set = SetAttr { mtime: at(sec, 0), atime: Some(SetTime::Now), ..NONE };
-            let attr = fs.volume.setattr(ino, &set).expect("a time");
+            let attr = fs.volume.inode_ops().setattr(ino, &set).expect("a time");
             assert_eq!((attr.mtime.sec, attr.atime.sec), (held, NOW.sec));
             assert_eq!(Fs::mount(fs.unmounted()).volume.getattr(ino).expect("attributes"), attr);
         }
         let set = SetAttr { mtime: at(0, 1_000_000_000), ..NONE };
-        assert!(matches!(fs.volume.setattr(ino, &set), Err(Error::Invalid(_))));
+        assert!(matches!(fs.volume.inode_ops().setattr(ino, &set), Err(Error::Invalid(_))));
     }
 }
 
@@ -78,15 +78,15 @@ fn setuid_goes_with_a_write() {
     let (file, dir) = (fs.create(ROOT, "f"), fs.mkdir(ROOT, "d"));
     let kill = SetAttr { kill_suid: true, ..NONE };
     for (before, after) in [(0o6775, 0o775), (0o6765, 0o2765), (0o4755, 0o755), (0o1644, 0o1644)] {
-        v.setattr(file, &SetAttr { perm: Some(before), ..NONE }).expect("chmod");
-        assert_eq!(v.setattr(file, &kill).expect("kill").perm, after);
+        v.inode_ops().setattr(file, &SetAttr { perm: Some(before), ..NONE }).expect("chmod");
+        assert_eq!(v.inode_ops().setattr(file, &kill).expect("kill").perm, after);
     }
-    v.setattr(dir, &SetAttr { perm: Some(0o6775), ..NONE }).expect("chmod");
-    assert_eq!(v.setattr(dir, &kill).expect("kill").perm, 0o6775, "directories keep theirs");
+    v.inode_ops().setattr(dir, &SetAttr { perm: Some(0o6775), ..NONE }).expect("chmod");
+    assert_eq!(v.inode_ops().setattr(dir, &kill).expect("kill").perm, 0o6775, "directories keep theirs");
     for set in [kill, SetAttr { uid: Some(5), ..NONE }, SetAttr { gid: Some(6), ..NONE }] {
-        v.setxattr(file, b"security.capability", &[1; 20], Default::default()).expect("capabilities");
-        v.setattr(file, &set).expect("attributes");
-        assert!(matches!(v.getxattr(file, b"security.capability"), Err(Error::NoAttribute)));
+        v.xattrs().setxattr(file, b"security.capability", &[1; 20], Default::default()).expect("capabilities");
+        v.inode_ops().setattr(file, &set).expect("attributes");
+        assert!(matches!(v.xattrs().getxattr(file, b"security.capability"), Err(Error::NoAttribute)));
     }
     assert_clean(&fs.unmounted(), "setuid");
 }
@@ -108,7 +108,7 @@ fn protected_inodes() {
         file.debugfs(&format!("sif <{ino}> flags {flag}\n"));
         let fs = Fs::mount(file.bytes());
         for (i, set) in sets.iter().enumerate() {
-            let refused = matches!(fs.volume.setattr(ino, set), Err(Error::NotPermitted(_)));
+            let refused = matches!(fs.volume.inode_ops().setattr(ino, set), Err(Error::NotPermitted(_)));
             assert_eq!(refused, i != 4 || forbidden == 5, "{flag}: {set:?}");
         }
         assert!(fs.volume.stopped().is_none());
@@ -118,10 +118,10 @@ fn protected_inodes() {
 fn sizes_of_what_is_no_file() {
     let fs = Fs::mount(mkfs(16, &[]));
     let dir = fs.mkdir(ROOT, "d");
-    let link = fs.volume.symlink(ROOT, b"l", b"d", crate::rig::USER).expect("a symlink").ino;
+    let link = fs.volume.names().symlink(ROOT, b"l", b"d", crate::rig::USER).expect("a symlink").ino;
     let set = SetAttr { size: Some(10), perm: Some(0o700), ..NONE };
-    assert!(matches!(fs.volume.setattr(dir, &set), Err(Error::IsDirectory(_))));
-    assert!(fs.volume.setattr(link, &set).is_err());
+    assert!(matches!(fs.volume.inode_ops().setattr(dir, &set), Err(Error::IsDirectory(_))));
+    assert!(fs.volume.inode_ops().setattr(link, &set).is_err());
     assert_eq!(fs.volume.getattr(dir).expect("attributes").perm, 0o755, "nothing has changed");
     assert_clean(&fs.unmounted(), "sizes");
 }

@@ -34,37 +34,37 @@ fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
     let rig = mount(mkfs("16M", ARGS, 0));
     let v = &rig.vol;
     let empty = v.statfs().free;
-    let ino = v.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    let ino = v.names().create(ROOT, b"f", 0o644, USER).unwrap().ino;
     let used = || v.getattr(ino).unwrap().blocks * 512;
-    v.write(ino, 3000, b"x").unwrap();
+    v.files().write(ino, 3000, b"x").unwrap();
     assert_eq!((used(), v.statfs().free), (CLUSTER, empty - 8));
     // Before and behind it in the same cluster, then over its end.
-    v.write(ino, 0, b"a").unwrap();
-    v.write(ino, 7000, b"b").unwrap();
+    v.files().write(ino, 0, b"a").unwrap();
+    v.files().write(ino, 7000, b"b").unwrap();
     assert_eq!(used(), CLUSTER);
-    v.write(ino, 5000, &[7; 20_000]).unwrap();
+    v.files().write(ino, 5000, &[7; 20_000]).unwrap();
     assert_eq!(used(), 4 * CLUSTER);
-    v.fallocate(ino, Fallocate::PunchHole, 4096, 18 * 1024).unwrap();
+    v.files().fallocate(ino, Fallocate::PunchHole, 4096, 18 * 1024).unwrap();
     assert_eq!(used(), 3 * CLUSTER);
-    v.fallocate(ino, Fallocate::PunchHole, 0, 2 * 1024).unwrap();
+    v.files().fallocate(ino, Fallocate::PunchHole, 0, 2 * 1024).unwrap();
     assert_eq!(used(), 3 * CLUSTER);
-    v.fallocate(ino, Fallocate::PunchHole, 0, 4096).unwrap();
+    v.files().fallocate(ino, Fallocate::PunchHole, 0, 4096).unwrap();
     assert_eq!(used(), 2 * CLUSTER);
-    v.fallocate(ino, Fallocate::KeepSize, 30 * 1024, 6 * 1024).unwrap();
+    v.files().fallocate(ino, Fallocate::KeepSize, 30 * 1024, 6 * 1024).unwrap();
     assert_eq!(used(), 3 * CLUSTER);
-    v.truncate(ino, 24 * 1024 + 1).unwrap();
+    v.files().truncate(ino, 24 * 1024 + 1).unwrap();
     assert_eq!(used(), 2 * CLUSTER);
-    v.truncate(ino, 24 * 1024).unwrap();
+    v.files().truncate(ino, 24 * 1024).unwrap();
     assert_eq!(used(), CLUSTER);
-    v.truncate(ino, 0).unwrap();
+    v.files().truncate(ino, 0).unwrap();
     assert_eq!((used(), v.statfs().free), (0, empty));
     closed(rig);
 }
 
 fn what_one_step_cuts_off_the_next_may_write_again() {
     let rig = mount(mkfs("16M", ARGS, 0));
-    let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
-    rig.vol.write(ino, 0, &[1; 3000]).unwrap();
+    let ino = rig.vol.names().create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    rig.vol.files().write(ino, 0, &[1; 3000]).unwrap();
     let at = vec![b"f".to_vec()];
     let cut = Step::SetLen { at: at.clone(), size: 500 };
     let again = Step::WriteAt { at, offset: 1024, bytes: vec![2; 1000] };
@@ -86,37 +86,38 @@ fn everything_comes_back() {
     let empty = rig.vol.statfs().free;
     let rig = mount(closed(rig));
     let v = &rig.vol;
-    let dir = v.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
+    let dir = v.names().mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
     for i in 0..300u32 {
         let name = format!("a name that is rather long, so that blocks become many {i}");
-        let ino = v.create(dir, name.as_bytes(), 0o644, USER).unwrap().ino;
+        let ino = v.names().create(dir, name.as_bytes(), 0o644, USER).unwrap().ino;
         if i % 3 == 0 {
             let at = random.below(100_000);
-            v.write(ino, at, &[i as u8 | 1; 3000]).unwrap();
-            v.fallocate(ino, Fallocate::PunchHole, at, 1500).unwrap();
+            v.files().write(ino, at, &[i as u8 | 1; 3000]).unwrap();
+            v.files().fallocate(ino, Fallocate::PunchHole, at, 1500).unwrap();
         }
         if i % 10 == 0 {
-            v.setxattr(ino, b"user.large", &[1; 600], SetXattr::Any).unwrap();
+            v.xattrs().setxattr(ino, b"user.large", &[1; 600], SetXattr::Any).unwrap();
         }
     }
     // More extents than the inode has room for.
-    let ino = v.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    let ino = v.names().create(ROOT, b"f", 0o644, USER).unwrap().ino;
     for i in 0..200 {
-        v.write(ino, i * 20 * 1024 + random.below(9000), b"y").unwrap();
+        v.files().write(ino, i * 20 * 1024 + random.below(9000), b"y").unwrap();
     }
     let rig = mount(closed(rig));
     let v = &rig.vol;
     let mut names = Vec::new();
-    v.readdir(dir, 2, &mut |e| {
-        names.push(e.name.to_vec());
-        true
-    })
-    .unwrap();
+    v.names()
+        .readdir(dir, 2, &mut |e| {
+            names.push(e.name.to_vec());
+            true
+        })
+        .unwrap();
     names.retain(|name| name.len() > 2);
     assert_eq!(names.len(), 300);
-    names.iter().for_each(|name| v.unlink(dir, name).unwrap());
-    v.rmdir(ROOT, b"d").unwrap();
-    v.unlink(ROOT, b"f").unwrap();
+    names.iter().for_each(|name| v.names().unlink(dir, name).unwrap());
+    v.names().rmdir(ROOT, b"d").unwrap();
+    v.names().unlink(ROOT, b"f").unwrap();
     assert_eq!(v.statfs().free, empty);
     closed(rig);
 }
@@ -124,14 +125,14 @@ fn everything_comes_back() {
 fn a_full_volume_still_has_the_rest_of_its_clusters() {
     let rig = mount(mkfs("4M", ARGS, 0));
     let v = &rig.vol;
-    let small = v.create(ROOT, b"small", 0o644, USER).unwrap().ino;
-    v.write(small, 0, b"x").unwrap();
-    let large = v.create(ROOT, b"large", 0o644, USER).unwrap().ino;
-    while v.append(large, &[1; 1024]).is_ok() {}
-    assert!(matches!(v.write(large, 1 << 30, b"x"), Err(Error::NoSpace(_))));
+    let small = v.names().create(ROOT, b"small", 0o644, USER).unwrap().ino;
+    v.files().write(small, 0, b"x").unwrap();
+    let large = v.names().create(ROOT, b"large", 0o644, USER).unwrap().ino;
+    while v.files().append(large, &[1; 1024]).is_ok() {}
+    assert!(matches!(v.files().write(large, 1 << 30, b"x"), Err(Error::NoSpace(_))));
     let size = v.getattr(large).unwrap().size;
-    v.fallocate(large, Fallocate::PunchHole, 0, size).unwrap();
-    v.write(small, 3000, &[2; 20_000]).unwrap();
+    v.files().fallocate(large, Fallocate::PunchHole, 0, size).unwrap();
+    v.files().write(small, 3000, &[2; 20_000]).unwrap();
     assert_eq!(v.getattr(small).unwrap().blocks * 512, 3 * CLUSTER);
     closed(rig);
 }
@@ -139,9 +140,9 @@ fn a_full_volume_still_has_the_rest_of_its_clusters() {
 fn what_shares_a_cluster_is_told() {
     let rig = mount(mkfs("16M", &[ARGS, &["-I", "256"]].concat(), 0));
     for name in [b"a", b"b"] {
-        let ino = rig.vol.create(ROOT, name, 0o644, USER).unwrap().ino;
-        rig.vol.write(ino, 0, &[5; 1000]).unwrap();
-        rig.vol.write(ino, 20_000, &[5; 1000]).unwrap();
+        let ino = rig.vol.names().create(ROOT, name, 0o644, USER).unwrap().ino;
+        rig.vol.files().write(ino, 0, &[5; 1000]).unwrap();
+        rig.vol.files().write(ino, 20_000, &[5; 1000]).unwrap();
     }
     let bytes = closed(rig);
     let dir = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ fn make(fs: &Fs, dir: &str) -> Ino {
     let file = fs.create(ROOT, &format!("file of {dir}"));
     let dir = fs.mkdir(ROOT, dir);
     for name in names() {
-        fs.volume.link(file, dir, &name).expect("a link");
+        fs.volume.names().link(file, dir, &name).expect("a link");
     }
     dir
 }
@@ -64,7 +64,10 @@ fn make(fs: &Fs, dir: &str) -> Ino {
 fn assert_found(fs: &Fs, dir: &str, what: &str) {
     let dir = fs.lookup(dir);
     for name in names() {
-        fs.volume.lookup(dir, &name).unwrap_or_else(|e| panic!("{what}: {:?}: {e}", name.escape_ascii().to_string()));
+        fs.volume
+            .names()
+            .lookup(dir, &name)
+            .unwrap_or_else(|e| panic!("{what}: {:?}: {e}", name.escape_ascii().to_string()));
     }
 }
 
@@ -89,7 +92,7 @@ fn names_of_all_bytes_are_found_on_both_sides() {
                 let what = format!("{block_size} bytes, hash {version}, hint {hint}");
                 let fs = mounted(image(block_size, version, hint));
                 let dir = make(&fs, "ours");
-                assert!(fs.volume.flags(dir).expect("flags") & 0x1000 != 0, "{what}: no index");
+                assert!(fs.volume.inode_ops().flags(dir).expect("flags") & 0x1000 != 0, "{what}: no index");
                 let bytes = fs.unmounted();
                 assert_clean(&bytes, &what);
                 assert_eq!(usize::from(superblock(&bytes).s_def_hash_version), number);

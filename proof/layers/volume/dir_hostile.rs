@@ -36,7 +36,7 @@ fn image() -> (Vec<u8>, Vec<usize>) {
     let fs = Fs::open(mkfs(8, &["-b", "1024", "-O", "^metadata_csum"]));
     let (large, file) = (fs.mkdir(TOP, "large"), fs.create(TOP, "file"));
     for i in 0..NAMES {
-        fs.volume.link(file, large, name(i).as_bytes()).expect("link");
+        fs.volume.names().link(file, large, name(i).as_bytes()).expect("link");
     }
     let small = fs.mkdir(TOP, "small");
     let inner = fs.mkdir(small, "inner");
@@ -61,7 +61,7 @@ fn list(fs: &Fs, dir: Ino) -> Result<usize, Error> {
     let (mut cookie, mut total) = (0, 0);
     loop {
         let mut n = 0;
-        fs.volume.readdir(dir, cookie, &mut |e| {
+        fs.volume.names().readdir(dir, cookie, &mut |e| {
             assert!(e.next != cookie || n == 0);
             n += 1;
             cookie = e.next;
@@ -87,28 +87,28 @@ fn everything(fs: &Fs, random: &mut Random) -> usize {
     };
     let mut dirs = vec![TOP];
     for path in [&["large"][..], &["small"], &["empty"], &["small", "inner"], &["small", "inner", "innermost"]] {
-        let found = path.iter().try_fold(TOP, |dir, name| v.lookup(dir, name.as_bytes()).map(|a| a.ino));
+        let found = path.iter().try_fold(TOP, |dir, name| v.names().lookup(dir, name.as_bytes()).map(|a| a.ino));
         note(found.map(|dir| dirs.push(dir)));
     }
     for &dir in &dirs {
         note(list(fs, dir).map(drop));
-        note(v.lookup(dir, b"..").map(drop));
+        note(v.names().lookup(dir, b"..").map(drop));
         for _ in 0..8 {
             let (a, b) = (name(random.below(NAMES * 2)), name(random.below(NAMES * 2)));
             let other = dirs[random.below(dirs.len())];
-            note(v.lookup(dir, a.as_bytes()).map(drop));
-            note(v.create(dir, a.as_bytes(), 0o644, USER).map(drop));
-            note(v.rename(dir, b.as_bytes(), other, a.as_bytes(), Rename::Replace));
-            note(v.rename(dir, a.as_bytes(), other, b.as_bytes(), Rename::Exchange));
-            note(v.unlink(dir, b.as_bytes()));
-            note(v.mkdir(dir, b.as_bytes(), 0o755, USER).map(drop));
-            note(v.rmdir(dir, b.as_bytes()));
+            note(v.names().lookup(dir, a.as_bytes()).map(drop));
+            note(v.names().create(dir, a.as_bytes(), 0o644, USER).map(drop));
+            note(v.names().rename(dir, b.as_bytes(), other, a.as_bytes(), Rename::Replace));
+            note(v.names().rename(dir, a.as_bytes(), other, b.as_bytes(), Rename::Exchange));
+            note(v.names().unlink(dir, b.as_bytes()));
+            note(v.names().mkdir(dir, b.as_bytes(), 0o755, USER).map(drop));
+            note(v.names().rmdir(dir, b.as_bytes()));
         }
     }
     for (dir, name) in [(TOP, "empty"), (TOP, "small"), (TOP, "large")] {
-        note(v.rename(dir, name.as_bytes(), dirs[random.below(dirs.len())], b"moved", Rename::Replace));
-        note(v.rmdir(dir, name.as_bytes()));
-        note(v.rmdir(TOP, b"moved"));
+        note(v.names().rename(dir, name.as_bytes(), dirs[random.below(dirs.len())], b"moved", Rename::Replace));
+        note(v.names().rmdir(dir, name.as_bytes()));
+        note(v.names().rmdir(TOP, b"moved"));
     }
     corrupt
 }
@@ -160,10 +160,10 @@ fn an_index_that_leads_nowhere() {
         let at = root * 1024 + 32 + 4;
         bytes[at..at + 4].copy_from_slice(&target.to_le_bytes());
         let fs = Fs::open(bytes);
-        let found: Result<Vec<_>, _> = (0..200).map(|i| fs.volume.lookup(large, name(i).as_bytes())).collect();
+        let found: Result<Vec<_>, _> = (0..200).map(|i| fs.volume.names().lookup(large, name(i).as_bytes())).collect();
         assert!(matches!(found, Err(Error::Corrupt(c)) if c.structure.contains(&format!("directory {large}"))));
         assert!(fs.volume.stopped().is_some());
-        assert!(matches!(fs.volume.create(TOP, b"x", 0o644, USER), Err(Error::ReadOnly(_))));
+        assert!(matches!(fs.volume.names().create(TOP, b"x", 0o644, USER), Err(Error::ReadOnly(_))));
     }
     // Every entry of the root leads to one node, all of whose names share one hash with the next.
     let mut bytes = good.clone();
@@ -174,7 +174,9 @@ fn an_index_that_leads_nowhere() {
         bytes[at] |= 1;
     }
     let fs = Fs::open(bytes);
-    assert!(list(&fs, large).is_err() || (0..NAMES).any(|i| fs.volume.lookup(large, name(i).as_bytes()).is_err()));
+    assert!(
+        list(&fs, large).is_err() || (0..NAMES).any(|i| fs.volume.names().lookup(large, name(i).as_bytes()).is_err())
+    );
 }
 
 /// A size that no directory can have, although all of it may be mapped, again and again to the same block.
@@ -191,7 +193,7 @@ fn a_directory_larger_than_the_volume() {
         bytes[inode + 4..inode + 8].copy_from_slice(&(size * 1024).to_le_bytes());
         let fs = Fs::open(bytes.clone());
         let small = fs.is(TOP, "small").expect("small");
-        let found = fs.volume.lookup(small, b"no such name");
+        let found = fs.volume.names().lookup(small, b"no such name");
         let corrupt = matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("a size of"));
         assert!(if possible { matches!(found, Err(Error::NotFound)) } else { corrupt }, "{size}: {found:?}");
     }
@@ -212,7 +214,7 @@ fn parents_that_lead_in_a_circle() {
     let d = fs.is(TOP, "d").expect("d");
     for (from, name, to) in [(b, "file", d), (b, "c", d), (TOP, "d", b)] {
         for how in [Rename::Replace, Rename::NoReplace] {
-            let moved = fs.volume.rename(from, name.as_bytes(), to, b"new", how);
+            let moved = fs.volume.names().rename(from, name.as_bytes(), to, b"new", how);
             let way = matches!(&moved, Err(Error::Corrupt(c)) if c.what.contains("below itself"));
             assert!(way, "{name}: {moved:?}");
         }
@@ -241,10 +243,10 @@ fn a_circle_of_directories() {
                     let (x, y) = ([TOP, a, b][random.below(3)], [TOP, a, b][random.below(3)]);
                     let (m, n) =
                         ([&b"a"[..], b"b", b"c"][random.below(3)], [&b"a"[..], b"b", b"c", b"d"][random.below(4)]);
-                    drop(v.lookup(x, m));
-                    drop(v.rmdir(x, m));
-                    drop(v.rename(x, m, y, n, Rename::Replace));
-                    drop(v.rename(x, m, y, n, Rename::Exchange));
+                    drop(v.names().lookup(x, m));
+                    drop(v.names().rmdir(x, m));
+                    drop(v.names().rename(x, m, y, n, Rename::Replace));
+                    drop(v.names().rename(x, m, y, n, Rename::Exchange));
                 }
             });
         }

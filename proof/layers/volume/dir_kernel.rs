@@ -122,18 +122,18 @@ fn both_ways(args: &[&str]) {
     let file = fs.is(TOP, "file").expect("file");
     for i in 0..4000 {
         let name = format!("ours {i:04}, which is also a name of some length");
-        fs.volume.link(file, large, name.as_bytes()).expect("link");
+        fs.volume.names().link(file, large, name.as_bytes()).expect("link");
     }
     for i in (0..6000).filter(|i| i % 7 == 5) {
-        fs.volume.unlink(large, format!("a name of some length, number {i:05}").as_bytes()).expect("unlink");
+        fs.volume.names().unlink(large, format!("a name of some length, number {i:05}").as_bytes()).expect("unlink");
     }
     let level = fs.is(TOP, "level 0").expect("level 0");
     let level = fs.is(level, "level 1").expect("level 1");
-    fs.volume.rename(level, b"level 2", TOP, b"moved up", Rename::Replace).expect("rename");
-    fs.volume.symlink(level, b"long", &[b'l'; 900], USER).expect("symlink");
-    fs.volume.symlink(level, b"short", b"s", USER).expect("symlink");
-    fs.volume.mknod(level, b"device", 0o060_640, (0x456, 0x12378), USER).expect("mknod");
-    fs.volume.mknod(level, b"socket", 0o140_600, (0, 0), USER).expect("mknod");
+    fs.volume.names().rename(level, b"level 2", TOP, b"moved up", Rename::Replace).expect("rename");
+    fs.volume.names().symlink(level, b"long", &[b'l'; 900], USER).expect("symlink");
+    fs.volume.names().symlink(level, b"short", b"s", USER).expect("symlink");
+    fs.volume.names().mknod(level, b"device", 0o060_640, (0x456, 0x12378), USER).expect("mknod");
+    fs.volume.names().mknod(level, b"socket", 0o140_600, (0, 0), USER).expect("mknod");
     let ours = our_tree(&fs);
     let bytes = fs.bytes();
     fsck(&bytes, "after both");
@@ -187,7 +187,7 @@ fn an_index_without_the_feature() {
     for i in 500..700 {
         fs.create(dir, &format!("name {i}"));
     }
-    (0..700).step_by(2).for_each(|i| fs.volume.unlink(dir, format!("name {i}").as_bytes()).expect("unlink"));
+    (0..700).step_by(2).for_each(|i| fs.volume.names().unlink(dir, format!("name {i}").as_bytes()).expect("unlink"));
     assert_eq!(fs.names(dir, 17).len(), 350);
     fs.check("linear from now on");
 }
@@ -212,15 +212,15 @@ fn holes_and_free_entries() {
     let after = fs.names(dir, 7);
     let lost = before.keys().filter(|name| !after.contains_key(*name)).count();
     assert!(lost > 10 && gone.windows(4).any(|w| w == b"name"));
-    assert!(after.keys().all(|name| fs.volume.lookup(dir, name).is_ok()));
+    assert!(after.keys().all(|name| fs.volume.names().lookup(dir, name).is_ok()));
     for i in 0..60 {
         fs.create(dir, &format!("new {i}"));
     }
     assert_eq!(fs.names(dir, 7).len(), after.len() + 60);
     for name in fs.names(dir, 50).keys() {
-        fs.volume.unlink(dir, name).expect("unlink");
+        fs.volume.names().unlink(dir, name).expect("unlink");
     }
-    fs.volume.rmdir(TOP, b"dir").expect("an empty directory with a hole");
+    fs.volume.names().rmdir(TOP, b"dir").expect("an empty directory with a hole");
 }
 
 fn debugfs_reads_ours() {
@@ -229,7 +229,7 @@ fn debugfs_reads_ours() {
     for i in 0..2000 {
         fs.create(dir, &format!("name {i:04} padded to be longer"));
     }
-    fs.volume.symlink(TOP, b"link", &[b'l'; 100], USER).expect("symlink");
+    fs.volume.names().symlink(TOP, b"link", &[b'l'; 100], USER).expect("symlink");
     let bytes = fs.bytes();
     let listed = debugfs(&bytes, "ls -p /dir");
     assert_eq!(listed.lines().filter(|l| l.contains("padded")).count(), 2000);

@@ -35,7 +35,7 @@ fn fill_image(image: Vec<u8>, count: u32, len: usize) -> Vec<u8> {
     let target = fs.create(TOP, "target");
     let ino = |i: u32| if i.is_multiple_of(64) { None } else { Some(target) };
     let put = |i: u32| match ino(i) {
-        Some(target) if i < 60_000 => drop(fs.volume.link(target, dir, name(i, len).as_bytes()).expect("link")),
+        Some(target) if i < 60_000 => drop(fs.volume.names().link(target, dir, name(i, len).as_bytes()).expect("link")),
         _ => drop(fs.create(dir, &name(i, len))),
     };
     (0..count).for_each(put);
@@ -46,7 +46,7 @@ fn fill_image(image: Vec<u8>, count: u32, len: usize) -> Vec<u8> {
     assert_eq!(fs.names(dir, 1000).len() as u32, count);
     fs.check("filled");
     for i in (0..count).step_by(2) {
-        fs.volume.unlink(dir, name(i, len).as_bytes()).expect("unlink");
+        fs.volume.names().unlink(dir, name(i, len).as_bytes()).expect("unlink");
     }
     assert_eq!(fs.names(dir, 77).len() as u32, count / 2);
     for i in 0..count {

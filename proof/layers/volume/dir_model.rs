@@ -239,12 +239,12 @@ fn apply(fs: &Fs, model: &mut Model, step: &Step) {
         Step::Create(d, n, t) => create(fs, model, d, &name(n), t),
         Step::Symlink(d, n, len) => {
             let (dir, name, target) = (model.dir(d), name(n), vec![b't'; usize::from(len) + 1]);
-            let made = v.symlink(model.objects[&dir].ino, &name, &target, USER);
+            let made = v.names().symlink(model.objects[&dir].ino, &name, &target, USER);
             made_new(model, dir, &name, FileType::Symlink, &target, made);
         }
         Step::Link(o, d, n) => {
             let (Some(id), dir, name) = (model.pick(o, |o| o.links > 0), model.dir(d), name(n)) else { return };
-            let found = answer(v.link(model.objects[&id].ino, model.objects[&dir].ino, &name));
+            let found = answer(v.names().link(model.objects[&id].ino, model.objects[&dir].ino, &name));
             let expected = match (name.len() > 255, model.find(dir, &name), model.is_dir(id)) {
                 (true, ..) => Answer::TooLong,
                 (_, Some(_), _) => Answer::Exists,
@@ -260,23 +260,23 @@ fn apply(fs: &Fs, model: &mut Model, step: &Step) {
         Step::Unlink(d, n) | Step::Rmdir(d, n) => {
             let (dir, name, rmdir) = (model.dir(d), name(n), matches!(step, Step::Rmdir(..)));
             let ino = model.objects[&dir].ino;
-            let found = answer(if rmdir { v.rmdir(ino, &name) } else { v.unlink(ino, &name) });
+            let found = answer(if rmdir { v.names().rmdir(ino, &name) } else { v.names().unlink(ino, &name) });
             assert_eq!(found, model.remove(dir, &name, rmdir), "{step:?}");
         }
         Step::Rename(a, b, c, d, how) => {
             let how = [Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][usize::from(how % 4)];
             let (from, a, to, b) = (model.dir(a), name(b), model.dir(c), name(d));
-            let found = v.rename(model.objects[&from].ino, &a, model.objects[&to].ino, &b, how);
+            let found = v.names().rename(model.objects[&from].ino, &a, model.objects[&to].ino, &b, how);
             assert_eq!(answer(found), model.rename((from, &a), (to, &b), how), "{step:?}");
         }
         Step::Open(o) => {
             let Some(id) = model.pick(o, |o| o.links > 0) else { return };
-            v.open(model.objects[&id].ino).expect("open");
+            v.inode_ops().open(model.objects[&id].ino).expect("open");
             model.object(id).opens += 1;
         }
         Step::Release(o) => {
             let Some(id) = model.pick(o, |o| o.opens > 0) else { return };
-            v.release(model.objects[&id].ino).expect("release");
+            v.inode_ops().release(model.objects[&id].ino).expect("release");
             model.object(id).opens -= 1;
             let object = model.object(id);
             if object.opens == 0 && object.links == 0 {
@@ -292,7 +292,7 @@ fn apply(fs: &Fs, model: &mut Model, step: &Step) {
             let dir = model.dir(d);
             let names: Vec<_> = model.objects[&dir].names.keys().cloned().collect();
             for name in names {
-                let found = answer(v.unlink(model.objects[&dir].ino, &name));
+                let found = answer(v.names().unlink(model.objects[&dir].ino, &name));
                 assert_eq!(found, model.remove(dir, &name, false));
             }
         }
@@ -303,10 +303,10 @@ fn create(fs: &Fs, model: &mut Model, d: u8, name: &[u8], t: u8) {
     let (dir, v) = (model.dir(d), &fs.volume);
     let parent = model.objects[&dir].ino;
     let (file_type, made) = match t % 8 {
-        0..=2 => (FileType::Directory, v.mkdir(parent, name, 0o755, USER)),
-        3 => (FileType::Fifo, v.mknod(parent, name, 0o010_644, (0, 0), USER)),
-        4 => (FileType::CharDevice, v.mknod(parent, name, 0o020_600, (1, 3), USER)),
-        _ => (FileType::Regular, v.create(parent, name, 0o644, USER)),
+        0..=2 => (FileType::Directory, v.names().mkdir(parent, name, 0o755, USER)),
+        3 => (FileType::Fifo, v.names().mknod(parent, name, 0o010_644, (0, 0), USER)),
+        4 => (FileType::CharDevice, v.names().mknod(parent, name, 0o020_600, (1, 3), USER)),
+        _ => (FileType::Regular, v.names().create(parent, name, 0o644, USER)),
     };
     made_new(model, dir, name, file_type, b"", made);
 }
@@ -338,14 +338,14 @@ fn compare(fs: &Fs, model: &Model) {
         let attr = fs.volume.getattr(object.ino).expect("an inode");
         assert_eq!((attr.file_type, attr.nlink), (object.file_type, object.links), "{object:?}");
         if object.file_type == FileType::Symlink {
-            assert_eq!(fs.volume.readlink(object.ino).expect("a target"), object.target);
+            assert_eq!(fs.volume.names().readlink(object.ino).expect("a target"), object.target);
         }
         if object.file_type == FileType::Directory {
             let mut found = fs.names(object.ino, 13);
             if object.ino == TOP {
                 found.remove(&b"lost+found"[..]);
             } else {
-                let parent = fs.volume.lookup(object.ino, b"..").expect("the parent");
+                let parent = fs.volume.names().lookup(object.ino, b"..").expect("the parent");
                 assert_eq!(parent.ino, model.objects[&object.parent].ino);
             }
             let expected: BTreeMap<_, _> =
@@ -368,7 +368,7 @@ fn case(image: &[u8], steps: &[Step]) {
     let open: Vec<usize> = model.objects.iter().filter(|(_, o)| o.opens > 0).map(|(id, _)| *id).collect();
     for id in open {
         let object = model.object(id);
-        (0..object.opens).for_each(|_| fs.volume.release(object.ino).expect("release"));
+        (0..object.opens).for_each(|_| fs.volume.inode_ops().release(object.ino).expect("release"));
         object.opens = 0;
         if object.links == 0 {
             model.objects.remove(&id);

@@ -32,39 +32,41 @@ fn names_that_cannot_be() {
     let (dir, file) = (fs.mkdir(TOP, "dir"), fs.create(TOP, "file"));
     let long = [b'n'; 256];
     for name in [&b"."[..], b".."] {
-        assert!(matches!(v.create(dir, name, 0o644, USER), Err(Error::Exists)));
-        assert!(matches!(v.mkdir(dir, name, 0o755, USER), Err(Error::Exists)));
-        assert!(matches!(v.link(file, dir, name), Err(Error::Exists)));
-        assert!(matches!(v.unlink(dir, name), Err(Error::IsDirectory(_))));
-        assert!(matches!(v.rename(TOP, b"file", dir, name, Rename::Replace), Err(Error::Invalid(_))));
-        assert!(matches!(v.rename(dir, name, TOP, b"other", Rename::Replace), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().create(dir, name, 0o644, USER), Err(Error::Exists)));
+        assert!(matches!(v.names().mkdir(dir, name, 0o755, USER), Err(Error::Exists)));
+        assert!(matches!(v.names().link(file, dir, name), Err(Error::Exists)));
+        assert!(matches!(v.names().unlink(dir, name), Err(Error::IsDirectory(_))));
+        assert!(matches!(v.names().rename(TOP, b"file", dir, name, Rename::Replace), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().rename(dir, name, TOP, b"other", Rename::Replace), Err(Error::Invalid(_))));
     }
-    assert!(matches!(v.rmdir(dir, b"."), Err(Error::Invalid(_))));
-    assert!(matches!(v.rmdir(dir, b".."), Err(Error::NotEmpty(_))));
+    assert!(matches!(v.names().rmdir(dir, b"."), Err(Error::Invalid(_))));
+    assert!(matches!(v.names().rmdir(dir, b".."), Err(Error::NotEmpty(_))));
     for name in [&b""[..], b"a/b", b"a\0b", b"/"] {
-        assert!(matches!(v.create(dir, name, 0o644, USER), Err(Error::Invalid(_))));
-        assert!(matches!(v.lookup(dir, name), Err(Error::Invalid(_))));
-        assert!(matches!(v.unlink(dir, name), Err(Error::Invalid(_))));
-        assert!(matches!(v.rename(TOP, b"file", dir, name, Rename::Replace), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().create(dir, name, 0o644, USER), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().lookup(dir, name), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().unlink(dir, name), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().rename(TOP, b"file", dir, name, Rename::Replace), Err(Error::Invalid(_))));
     }
-    assert!(matches!(v.create(dir, &long, 0o644, USER), Err(Error::NameTooLong)));
-    assert!(matches!(v.lookup(dir, &long), Err(Error::NameTooLong)));
-    assert!(matches!(v.rmdir(dir, &long), Err(Error::NameTooLong)));
-    assert!(matches!(v.rename(TOP, b"file", dir, &long, Rename::Replace), Err(Error::NameTooLong)));
-    assert!(v.create(dir, &long[..255], 0o644, USER).is_ok());
-    assert!(v.create(dir, b"\xff\xfe not UTF-8 \\ \n", 0o644, USER).is_ok());
-    assert_eq!(v.lookup(dir, b".").expect("itself").ino, dir);
-    assert_eq!(v.lookup(dir, b"..").expect("its parent").ino, TOP);
-    assert_eq!(v.lookup(TOP, b"..").expect("the root is its own parent").ino, TOP);
-    for result in [v.lookup(file, b"x"), v.create(file, b"x", 0o644, USER), v.lookup(file, b".")] {
+    assert!(matches!(v.names().create(dir, &long, 0o644, USER), Err(Error::NameTooLong)));
+    assert!(matches!(v.names().lookup(dir, &long), Err(Error::NameTooLong)));
+    assert!(matches!(v.names().rmdir(dir, &long), Err(Error::NameTooLong)));
+    assert!(matches!(v.names().rename(TOP, b"file", dir, &long, Rename::Replace), Err(Error::NameTooLong)));
+    assert!(v.names().create(dir, &long[..255], 0o644, USER).is_ok());
+    assert!(v.names().create(dir, b"\xff\xfe not UTF-8 \\ \n", 0o644, USER).is_ok());
+    assert_eq!(v.names().lookup(dir, b".").expect("itself").ino, dir);
+    assert_eq!(v.names().lookup(dir, b"..").expect("its parent").ino, TOP);
+    assert_eq!(v.names().lookup(TOP, b"..").expect("the root is its own parent").ino, TOP);
+    for result in
+        [v.names().lookup(file, b"x"), v.names().create(file, b"x", 0o644, USER), v.names().lookup(file, b".")]
+    {
         assert!(matches!(result, Err(Error::NotDirectory(ino)) if ino == file));
     }
-    assert!(matches!(v.readdir(file, 0, &mut |_| true), Err(Error::NotDirectory(_))));
-    assert!(matches!(v.unlink(file, b"x"), Err(Error::NotDirectory(_))));
-    assert!(matches!(v.rename(file, b"x", TOP, b"y", Rename::Replace), Err(Error::NotDirectory(_))));
-    assert!(matches!(v.rename(TOP, b"dir", file, b"y", Rename::Replace), Err(Error::NotDirectory(_))));
-    assert!(matches!(v.link(dir, TOP, b"x"), Err(Error::NotPermitted(_))));
-    assert!(matches!(v.lookup(999_999, b"x"), Err(Error::NotFound)));
+    assert!(matches!(v.names().readdir(file, 0, &mut |_| true), Err(Error::NotDirectory(_))));
+    assert!(matches!(v.names().unlink(file, b"x"), Err(Error::NotDirectory(_))));
+    assert!(matches!(v.names().rename(file, b"x", TOP, b"y", Rename::Replace), Err(Error::NotDirectory(_))));
+    assert!(matches!(v.names().rename(TOP, b"dir", file, b"y", Rename::Replace), Err(Error::NotDirectory(_))));
+    assert!(matches!(v.names().link(dir, TOP, b"x"), Err(Error::NotPermitted(_))));
+    assert!(matches!(v.names().lookup(999_999, b"x"), Err(Error::NotFound)));
     fs.check("nothing happened");
 }
 
@@ -75,23 +77,23 @@ fn symlinks_of_every_length() {
         for len in [1, 58, 59, 60, 61, 255, 1022, 1023, block - 1] {
             let target = vec![b'a' + (len % 26) as u8; len];
             let name = format!("link {len}");
-            let made = v.symlink(TOP, name.as_bytes(), &target, USER);
+            let made = v.names().symlink(TOP, name.as_bytes(), &target, USER);
             if matches!(made, Err(Error::Exists)) {
                 continue;
             }
             let attr = made.expect("symlink");
             assert_eq!((attr.size, attr.perm, attr.file_type), (len as u64, 0o777, FileType::Symlink));
             assert_eq!(attr.blocks > 0, len > 59);
-            assert_eq!(v.readlink(attr.ino).expect("a target"), target);
+            assert_eq!(v.names().readlink(attr.ino).expect("a target"), target);
         }
-        assert!(matches!(v.symlink(TOP, b"x", &vec![b'x'; block], USER), Err(Error::NameTooLong)));
-        assert!(matches!(v.symlink(TOP, b"x", b"", USER), Err(Error::NotFound)));
-        assert!(matches!(v.symlink(TOP, b"x", b"a\0b", USER), Err(Error::Invalid(_))));
-        assert!(matches!(v.readlink(TOP), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().symlink(TOP, b"x", &vec![b'x'; block], USER), Err(Error::NameTooLong)));
+        assert!(matches!(v.names().symlink(TOP, b"x", b"", USER), Err(Error::NotFound)));
+        assert!(matches!(v.names().symlink(TOP, b"x", b"a\0b", USER), Err(Error::Invalid(_))));
+        assert!(matches!(v.names().readlink(TOP), Err(Error::Invalid(_))));
         fs.check("symlinks");
         let free = v.statfs().free;
         for len in [60, 1023] {
-            v.unlink(TOP, format!("link {len}").as_bytes()).expect("unlink");
+            v.names().unlink(TOP, format!("link {len}").as_bytes()).expect("unlink");
         }
         assert_eq!(v.statfs().free, free + 2);
         fs.check("symlinks removed");
@@ -102,21 +104,21 @@ fn devices_owners_and_inheritance() {
     let fs = small();
     let v = &fs.volume;
     let caller = Caller::new(70_000, 80_000);
-    let device = v.mknod(TOP, b"device", 0o020_640, (3, 1281), caller).expect("mknod");
+    let device = v.names().mknod(TOP, b"device", 0o020_640, (3, 1281), caller).expect("mknod");
     assert_eq!((device.file_type, device.perm, device.uid, device.gid), (FileType::CharDevice, 0o640, 70_000, 80_000));
     assert_eq!(device.rdev, (3, 1281));
-    assert_eq!(v.mknod(TOP, b"plain", 0o644, (0, 0), caller).expect("mknod").file_type, FileType::Regular);
-    assert!(matches!(v.mknod(TOP, b"dir", 0o040_755, (0, 0), caller), Err(Error::Invalid(_))));
-    assert!(matches!(v.mknod(TOP, b"link", 0o120_777, (0, 0), caller), Err(Error::Invalid(_))));
-    let made = v.mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
+    assert_eq!(v.names().mknod(TOP, b"plain", 0o644, (0, 0), caller).expect("mknod").file_type, FileType::Regular);
+    assert!(matches!(v.names().mknod(TOP, b"dir", 0o040_755, (0, 0), caller), Err(Error::Invalid(_))));
+    assert!(matches!(v.names().mknod(TOP, b"link", 0o120_777, (0, 0), caller), Err(Error::Invalid(_))));
+    let made = v.names().mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
     assert_eq!(made.perm, 0o775, "setgid is handed down, not asked for");
     let setgid = SetAttr { perm: Some(0o2775), ..SetAttr::default() };
-    let shared = v.setattr(made.ino, &setgid).expect("chmod");
+    let shared = v.inode_ops().setattr(made.ino, &setgid).expect("chmod");
     assert_eq!((shared.perm, shared.nlink, shared.size), (0o2775, 2, 1024));
     let other = Caller::new(1, 1);
-    let below = v.mkdir(shared.ino, b"below", 0o755, other).expect("mkdir");
+    let below = v.names().mkdir(shared.ino, b"below", 0o755, other).expect("mkdir");
     assert_eq!((below.perm, below.uid, below.gid), (0o2755, 1, 80_000));
-    let file = v.create(below.ino, b"file", 0o644, other).expect("create");
+    let file = v.names().create(below.ino, b"file", 0o644, other).expect("create");
     assert_eq!((file.perm, file.gid, file.nlink), (0o644, 80_000, 1));
     let bytes = fs.bytes();
     let (_, bytes) = as_file(&bytes, |path| {
@@ -128,9 +130,9 @@ fn devices_owners_and_inheritance() {
     let flags = |name: &[u8], made: Result<ondol_volume::Attr, Error>| {
         made.unwrap_or_else(|e| panic!("{}: {e}", String::from_utf8_lossy(name))).flags & !0x80000
     };
-    assert_eq!(flags(b"d", v.mkdir(below.ino, b"d", 0o755, USER)), 0x100c0);
-    assert_eq!(flags(b"f", v.create(below.ino, b"f", 0o644, USER)), 0xc0);
-    assert_eq!(flags(b"s", v.symlink(below.ino, b"s", b"t", USER)), 0xc0);
+    assert_eq!(flags(b"d", v.names().mkdir(below.ino, b"d", 0o755, USER)), 0x100c0);
+    assert_eq!(flags(b"f", v.names().create(below.ino, b"f", 0o644, USER)), 0xc0);
+    assert_eq!(flags(b"s", v.names().symlink(below.ino, b"s", b"t", USER)), 0xc0);
     fs.check("inherited");
 }
 
@@ -154,21 +156,21 @@ fn immutable_and_append_only() {
     let fs = Fs::open(bytes);
     let v = &fs.volume;
     let refused = |result: Result<(), Error>| assert!(matches!(result, Err(Error::NotPermitted(_))), "{result:?}");
-    refused(v.create(still, b"x", 0o644, USER).map(drop));
-    refused(v.unlink(still, b"inside"));
-    refused(v.unlink(only, b"inside"));
-    refused(v.rename(only, b"inside", TOP, b"out", Rename::Replace));
-    refused(v.rename(TOP, b"frozen", TOP, b"other", Rename::Replace));
-    refused(v.unlink(TOP, b"frozen"));
-    refused(v.link(frozen, TOP, b"other").map(drop));
+    refused(v.names().create(still, b"x", 0o644, USER).map(drop));
+    refused(v.names().unlink(still, b"inside"));
+    refused(v.names().unlink(only, b"inside"));
+    refused(v.names().rename(only, b"inside", TOP, b"out", Rename::Replace));
+    refused(v.names().rename(TOP, b"frozen", TOP, b"other", Rename::Replace));
+    refused(v.names().unlink(TOP, b"frozen"));
+    refused(v.names().link(frozen, TOP, b"other").map(drop));
     fs.create(only, "more");
     // As a descriptor that was open before: an append-only file may be written to anywhere, an immutable one not even
     // with nothing.
-    v.write(tail, 0, b"some").unwrap();
-    assert_eq!(v.copy_range(tail, 0, tail, 8, 4, false).unwrap(), 4);
-    assert_eq!(v.copy_range(tail, 100, tail, 0, 4, false).unwrap(), 0);
-    refused(v.copy_range(tail, 100, frozen, 0, 4, false).map(drop));
-    refused(v.rename(TOP, b"lost+found", still, b"x", Rename::Replace));
+    v.files().write(tail, 0, b"some").unwrap();
+    assert_eq!(v.ranges().copy_range(tail, 0, tail, 8, 4, false).unwrap(), 4);
+    assert_eq!(v.ranges().copy_range(tail, 100, tail, 0, 4, false).unwrap(), 0);
+    refused(v.ranges().copy_range(tail, 100, frozen, 0, 4, false).map(drop));
+    refused(v.names().rename(TOP, b"lost+found", still, b"x", Rename::Replace));
     fs.check("flags");
 }
 
@@ -188,7 +190,7 @@ fn make(fs: &Fs, dir: Ino, side: Side) -> Option<Ino> {
     match side {
         Side::Nothing => None,
         Side::File => Some(fs.create(dir, "n")),
-        Side::Fifo => Some(fs.volume.mknod(dir, b"n", 0o010_600, (0, 0), USER).expect("mknod").ino),
+        Side::Fifo => Some(fs.volume.names().mknod(dir, b"n", 0o010_600, (0, 0), USER).expect("mknod").ino),
         Side::Dir => Some(fs.mkdir(dir, "n")),
         Side::FullDir => {
             let made = fs.mkdir(dir, "n");
@@ -207,7 +209,7 @@ fn rename_matrix() {
             round += 1;
             let (from, to) = (fs.mkdir(TOP, &format!("from {round}")), fs.mkdir(TOP, &format!("to {round}")));
             let (a, b) = (make(&fs, from, source), make(&fs, to, target));
-            let result = v.rename(from, b"n", to, b"n", how);
+            let result = v.names().rename(from, b"n", to, b"n", how);
             let moved = match (how, a, b) {
                 (_, None, _) | (Rename::Exchange, _, None) => {
                     assert!(matches!(result, Err(Error::NotFound)));
@@ -245,7 +247,7 @@ fn rename_matrix() {
                 let sub = inside.map(|ino| v.getattr(ino).expect("inside").file_type == FileType::Directory);
                 assert_eq!(v.getattr(dir).expect("a directory").nlink, 2 + u32::from(sub == Some(true)));
                 if sub == Some(true) {
-                    assert_eq!(v.lookup(inside.expect("inside"), b"..").expect("..").ino, dir);
+                    assert_eq!(v.names().lookup(inside.expect("inside"), b"..").expect("..").ino, dir);
                 }
             }
         }
@@ -260,19 +262,19 @@ fn rename_below_itself_and_over_above() {
     let b = fs.mkdir(a, "b");
     let c = fs.mkdir(b, "c");
     let invalid = |r: Result<(), Error>| assert!(matches!(r, Err(Error::Invalid(_))), "{r:?}");
-    invalid(v.rename(TOP, b"a", c, b"x", Rename::Replace));
-    invalid(v.rename(TOP, b"a", a, b"x", Rename::Replace));
-    invalid(v.rename(TOP, b"a", b, b"c", Rename::Exchange));
-    invalid(v.rename(b, b"c", TOP, b"a", Rename::Exchange));
-    assert!(matches!(v.rename(b, b"c", TOP, b"a", Rename::Replace), Err(Error::NotEmpty(_))));
-    v.rename(TOP, b"a", TOP, b"a", Rename::Replace).expect("onto itself");
+    invalid(v.names().rename(TOP, b"a", c, b"x", Rename::Replace));
+    invalid(v.names().rename(TOP, b"a", a, b"x", Rename::Replace));
+    invalid(v.names().rename(TOP, b"a", b, b"c", Rename::Exchange));
+    invalid(v.names().rename(b, b"c", TOP, b"a", Rename::Exchange));
+    assert!(matches!(v.names().rename(b, b"c", TOP, b"a", Rename::Replace), Err(Error::NotEmpty(_))));
+    v.names().rename(TOP, b"a", TOP, b"a", Rename::Replace).expect("onto itself");
     let file = fs.create(a, "file");
-    v.link(file, c, b"other").expect("link");
-    v.rename(a, b"file", c, b"other", Rename::Replace).expect("two names of one inode");
+    v.names().link(file, c, b"other").expect("link");
+    v.names().rename(a, b"file", c, b"other", Rename::Replace).expect("two names of one inode");
     assert_eq!((fs.is(a, "file"), fs.is(c, "other")), (Some(file), Some(file)));
-    v.rename(b, b"c", TOP, b"c", Rename::Replace).expect("up");
-    v.rename(TOP, b"a", c, b"a", Rename::Replace).expect("and down");
-    assert_eq!(v.lookup(a, b"..").expect("..").ino, c);
+    v.names().rename(b, b"c", TOP, b"c", Rename::Replace).expect("up");
+    v.names().rename(TOP, b"a", c, b"a", Rename::Replace).expect("and down");
+    assert_eq!(v.names().lookup(a, b"..").expect("..").ino, c);
     fs.check("moved");
 }
 
@@ -280,20 +282,20 @@ fn a_replaced_open_file_lives_on() {
     let fs = small();
     let v = &fs.volume;
     let (old, _new) = (fs.create(TOP, "old"), fs.create(TOP, "new"));
-    v.write(old, 0, b"still here").expect("write");
-    v.open(old).expect("open");
-    v.rename(TOP, b"new", TOP, b"old", Rename::Replace).expect("rename");
+    v.files().write(old, 0, b"still here").expect("write");
+    v.inode_ops().open(old).expect("open");
+    v.names().rename(TOP, b"new", TOP, b"old", Rename::Replace).expect("rename");
     assert_eq!(v.getattr(old).expect("open").nlink, 0);
     let mut buf = [0; 10];
-    assert_eq!((v.read(old, 0, &mut buf).expect("read"), &buf), (10, b"still here"));
+    assert_eq!((v.files().read(old, 0, &mut buf).expect("read"), &buf), (10, b"still here"));
     let dir = fs.mkdir(TOP, "dir");
-    v.open(dir).expect("open");
-    v.rmdir(TOP, b"dir").expect("rmdir");
-    assert!(matches!(v.create(dir, b"x", 0o644, USER), Err(Error::NotFound)));
-    assert!(matches!(v.readdir(dir, 0, &mut |_| true), Err(Error::NotFound)));
-    assert!(matches!(v.rename(TOP, b"old", dir, b"x", Rename::Replace), Err(Error::NotFound)));
-    v.release(dir).expect("release");
-    v.release(old).expect("release");
+    v.inode_ops().open(dir).expect("open");
+    v.names().rmdir(TOP, b"dir").expect("rmdir");
+    assert!(matches!(v.names().create(dir, b"x", 0o644, USER), Err(Error::NotFound)));
+    assert!(matches!(v.names().readdir(dir, 0, &mut |_| true), Err(Error::NotFound)));
+    assert!(matches!(v.names().rename(TOP, b"old", dir, b"x", Rename::Replace), Err(Error::NotFound)));
+    v.inode_ops().release(dir).expect("release");
+    v.inode_ops().release(old).expect("release");
     assert!(matches!(v.getattr(old), Err(Error::NotFound)));
     fs.check("released");
 }
@@ -304,23 +306,23 @@ fn freed_with_the_last_name() {
     fs.create(TOP, "warm");
     let before = (v.statfs().free, v.statfs().files_free);
     let file = fs.create(TOP, "file");
-    v.write(file, 0, &[7; 100_000]).expect("write");
-    v.link(file, TOP, b"second").expect("link");
-    v.unlink(TOP, b"file").expect("unlink");
+    v.files().write(file, 0, &[7; 100_000]).expect("write");
+    v.names().link(file, TOP, b"second").expect("link");
+    v.names().unlink(TOP, b"file").expect("unlink");
     assert_eq!(v.getattr(file).expect("second").nlink, 1);
-    v.unlink(TOP, b"second").expect("unlink");
+    v.names().unlink(TOP, b"second").expect("unlink");
     // A file of many pieces takes more than one operation.
     let holes = fs.create(TOP, "holes");
     for i in 0..400 {
-        v.write(holes, i * 4096, b"x").expect("write");
+        v.files().write(holes, i * 4096, b"x").expect("write");
     }
-    v.unlink(TOP, b"holes").expect("unlink");
+    v.names().unlink(TOP, b"holes").expect("unlink");
     let dir = fs.mkdir(TOP, "dir");
     for i in 0..300 {
         fs.create(dir, &format!("name {i}"));
     }
-    (0..300).for_each(|i| v.unlink(dir, format!("name {i}").as_bytes()).expect("unlink"));
-    v.rmdir(TOP, b"dir").expect("rmdir");
+    (0..300).for_each(|i| v.names().unlink(dir, format!("name {i}").as_bytes()).expect("unlink"));
+    v.names().rmdir(TOP, b"dir").expect("rmdir");
     assert_eq!((v.statfs().free, v.statfs().files_free), before);
     fs.check("freed");
 }
@@ -337,17 +339,17 @@ fn times_follow_changes() {
         fs.env.advance(1_000_000);
     };
     fs.env.advance(1_000_000);
-    v.create(dir, b"a", 0o644, USER).expect("create");
+    v.names().create(dir, b"a", 0o644, USER).expect("create");
     changed("create");
-    v.link(file, dir, b"b").expect("link");
+    v.names().link(file, dir, b"b").expect("link");
     changed("link");
     let ctime = v.getattr(file).expect("file").ctime;
-    v.unlink(dir, b"b").expect("unlink");
+    v.names().unlink(dir, b"b").expect("unlink");
     changed("unlink");
     assert!(v.getattr(file).expect("file").ctime > ctime);
-    v.rename(dir, b"a", TOP, b"a", Rename::Replace).expect("rename");
+    v.names().rename(dir, b"a", TOP, b"a", Rename::Replace).expect("rename");
     changed("rename away");
-    v.rename(TOP, b"a", dir, b"a", Rename::Replace).expect("rename");
+    v.names().rename(TOP, b"a", dir, b"a", Rename::Replace).expect("rename");
     changed("rename back");
     let atime = v.getattr(dir).expect("dir").atime;
     fs.names(dir, 10);
@@ -359,10 +361,10 @@ fn links_end_at_65000() {
     let v = &fs.volume;
     let (dir, file) = (fs.mkdir(TOP, "dir"), fs.create(TOP, "file"));
     for i in 1..65_000 {
-        v.link(file, dir, format!("{i}").as_bytes()).expect("link");
+        v.names().link(file, dir, format!("{i}").as_bytes()).expect("link");
     }
     assert_eq!(v.getattr(file).expect("file").nlink, 65_000);
-    assert!(matches!(v.link(file, dir, b"one more"), Err(Error::TooManyLinks(ino)) if ino == file));
+    assert!(matches!(v.names().link(file, dir, b"one more"), Err(Error::TooManyLinks(ino)) if ino == file));
     fs.check("links");
 }
 
@@ -371,13 +373,13 @@ fn subdirectories_beyond_counting() {
     let v = &fs.volume;
     let dir = fs.mkdir(TOP, "dir");
     for i in 0..64_998 {
-        v.mkdir(dir, format!("{i}").as_bytes(), 0o755, USER).expect("mkdir");
+        v.names().mkdir(dir, format!("{i}").as_bytes(), 0o755, USER).expect("mkdir");
     }
     assert_eq!(v.getattr(dir).expect("dir").nlink, 65_000);
     fs.mkdir(dir, "one more");
     assert_eq!(v.getattr(dir).expect("dir").nlink, 1);
     fs.mkdir(dir, "and another");
-    v.rmdir(dir, b"5").expect("rmdir");
+    v.names().rmdir(dir, b"5").expect("rmdir");
     assert_eq!(v.getattr(dir).expect("dir").nlink, 1);
     let bytes = fs.bytes();
     fsck(&bytes, "uncounted");
@@ -389,8 +391,8 @@ fn subdirectories_beyond_counting() {
     let fs = Fs::open(bytes);
     let file = fs.mkdir(TOP, "other");
     assert!(file > 0);
-    assert!(matches!(fs.volume.mkdir(dir, b"x", 0o755, USER), Err(Error::TooManyLinks(ino)) if ino == dir));
-    let refused = fs.volume.rename(TOP, b"other", dir, b"x", Rename::Replace);
+    assert!(matches!(fs.volume.names().mkdir(dir, b"x", 0o755, USER), Err(Error::TooManyLinks(ino)) if ino == dir));
+    let refused = fs.volume.names().rename(TOP, b"other", dir, b"x", Rename::Replace);
     assert!(matches!(refused, Err(Error::TooManyLinks(_))));
 }
 
@@ -400,23 +402,23 @@ fn what_was_looked_up_last_is_forgotten_with_a_change() {
         let fs = Fs::open(mkfs(16, format));
         let v = &fs.volume;
         let dir = fs.mkdir(TOP, "dir");
-        let is = |name: &str| v.lookup(dir, name.as_bytes()).map(|a| a.ino).ok();
+        let is = |name: &str| v.names().lookup(dir, name.as_bytes()).map(|a| a.ino).ok();
         // Few entries in the inode or in one leaf, then an index with several.
         for round in 0..60 {
             let [a, b, c] = ["a", "b", "c"].map(|letter| format!("{letter}{round}"));
             assert_eq!(is(&a), None);
             let first = fs.create(dir, &a);
             assert_eq!((is(&a), is(&b)), (Some(first), None));
-            v.rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Replace).expect("rename");
+            v.names().rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Replace).expect("rename");
             assert_eq!((is(&a), is(&b)), (None, Some(first)));
-            v.unlink(dir, b.as_bytes()).expect("unlink");
+            v.names().unlink(dir, b.as_bytes()).expect("unlink");
             assert_eq!(is(&b), None);
-            assert!(matches!(v.unlink(dir, b.as_bytes()), Err(Error::NotFound)));
+            assert!(matches!(v.names().unlink(dir, b.as_bytes()), Err(Error::NotFound)));
             let (one, two) = (fs.create(dir, &b), fs.create(dir, &a));
             assert_eq!(is(&b), Some(one));
-            v.rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Exchange).expect("exchange");
+            v.names().rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Exchange).expect("exchange");
             assert_eq!((is(&a), is(&b)), (Some(one), Some(two)));
-            v.rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Replace).expect("over");
+            v.names().rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Replace).expect("over");
             assert_eq!((is(&a), is(&b), is(&c)), (None, Some(one), None));
             // Room that was seen may be gone: a longer name takes it.
             fs.create(dir, &format!("{c}-{}", "l".repeat(40)));

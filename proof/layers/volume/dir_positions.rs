@@ -36,7 +36,7 @@ fn names(hasher: &DxHash, count: u32) -> Vec<Vec<u8>> {
 
 fn link_all(fs: &Fs, file: Ino, dir: Ino, names: &[Vec<u8>]) {
     for name in names {
-        fs.volume.link(file, dir, name).expect("a link");
+        fs.volume.names().link(file, dir, name).expect("a link");
     }
 }
 
@@ -53,7 +53,7 @@ fn listed(fs: &Fs, dir: Ino, cookie: u64, most: usize) -> Vec<(Vec<u8>, u64)> {
         all.push((e.name.to_vec(), e.next));
         all.len() < most
     };
-    fs.volume.readdir(dir, cookie, each).expect("a listing");
+    fs.volume.names().readdir(dir, cookie, each).expect("a listing");
     all
 }
 
@@ -106,10 +106,10 @@ fn a_listing_goes_on_where_it_was_while_names_come_and_go() {
             cookie = next;
             n += 1;
             if n > 2 && n % 3 == 0 {
-                fs.volume.unlink(dir, &name).expect("unlink");
+                fs.volume.names().unlink(dir, &name).expect("unlink");
             }
             if let Some(name) = later.next() {
-                fs.volume.link(file, dir, &name).expect("a link");
+                fs.volume.names().link(file, dir, &name).expect("a link");
             }
         }
         for name in &first {
@@ -126,18 +126,19 @@ fn what_is_removed_while_it_is_listed_is_removed_whole() {
         let fs = Fs::open(image(version));
         let all = names(&hasher(&fs), 1000);
         for chunk in [1, 2, 7] {
-            let dir = match fs.volume.lookup(ROOT, b"dir") {
+            let dir = match fs.volume.names().lookup(ROOT, b"dir") {
                 Ok(attr) => attr.ino,
                 Err(_) => fs.mkdir(ROOT, "dir"),
             };
-            let file = fs.volume.lookup(ROOT, b"file").map_or_else(|_| fs.create(ROOT, "file"), |attr| attr.ino);
+            let file =
+                fs.volume.names().lookup(ROOT, b"file").map_or_else(|_| fs.create(ROOT, "file"), |attr| attr.ino);
             link_all(&fs, file, dir, &all);
             let mut cookie = 2;
             loop {
                 let part = listed(&fs, dir, cookie, chunk);
                 let Some((_, next)) = part.last() else { break };
                 cookie = *next;
-                part.iter().for_each(|(name, _)| fs.volume.unlink(dir, name).expect("unlink"));
+                part.iter().for_each(|(name, _)| fs.volume.names().unlink(dir, name).expect("unlink"));
             }
             assert_eq!(listed(&fs, dir, 2, 1), [], "{version:?}, {chunk} at a time");
         }

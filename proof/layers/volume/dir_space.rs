@@ -22,7 +22,7 @@ fn fill(fs: &Fs, left: u64) -> Ino {
         let block = u64::from(fs.volume.statfs().block_size);
         let many = (fs.volume.statfs().free - left).saturating_sub(8) * block;
         let len = many.clamp(block, 1 << 20) as usize;
-        match fs.volume.write(file, at, &vec![7; len]) {
+        match fs.volume.files().write(file, at, &vec![7; len]) {
             Ok(n) => at += n as u64,
             Err(Error::NoSpace(_)) => break,
             Err(e) => panic!("{e}"),
@@ -45,13 +45,13 @@ fn a_directory_that_cannot_grow_stays_as_it_is() {
         let mut made = 0;
         for i in 0..2000 {
             let before = (v.statfs(), v.getattr(dir).expect("dir"), v.getattr(file).expect("file"));
-            match v.link(file, dir, name(i).as_bytes()) {
+            match v.names().link(file, dir, name(i).as_bytes()) {
                 Ok(_) => made += 1,
                 Err(Error::NoSpace(_)) => {
                     refused += 1;
                     let after = (v.statfs(), v.getattr(dir).expect("dir"), v.getattr(file).expect("file"));
                     assert_eq!(before, after);
-                    assert!(v.lookup(dir, name(i).as_bytes()).is_err());
+                    assert!(v.names().lookup(dir, name(i).as_bytes()).is_err());
                     if refused == 20 {
                         break;
                     }
@@ -63,14 +63,14 @@ fn a_directory_that_cannot_grow_stays_as_it_is() {
         assert_eq!(fs.names(dir, 10).len(), made);
         // What takes no space goes on; what it takes is given back by removing.
         let first = fs.names(dir, 10).into_keys().next().expect("a name");
-        v.rename(dir, &first, dir, b"short", Rename::Replace).expect("rename in place");
-        v.rename(dir, b"short", other, b"short", Rename::Replace).expect("rename across");
+        v.names().rename(dir, &first, dir, b"short", Rename::Replace).expect("rename in place");
+        v.names().rename(dir, b"short", other, b"short", Rename::Replace).expect("rename across");
         fs.check("full");
         for name in fs.names(dir, 10).keys() {
-            v.unlink(dir, name).expect("unlink");
+            v.names().unlink(dir, name).expect("unlink");
         }
-        v.rmdir(TOP, b"dir").expect("rmdir");
-        v.unlink(TOP, b"ballast").expect("unlink");
+        v.names().rmdir(TOP, b"dir").expect("rmdir");
+        v.names().unlink(TOP, b"ballast").expect("unlink");
         assert!(matches!(v.getattr(ballast), Err(Error::NotFound)));
         fs.mkdir(TOP, "again");
         fs.check("emptied");
@@ -85,7 +85,7 @@ fn one_block_is_enough_for_a_directory() {
     let mut made = 0;
     loop {
         let free = v.statfs().free;
-        match v.mkdir(TOP, format!("d{made}").as_bytes(), 0o755, USER) {
+        match v.names().mkdir(TOP, format!("d{made}").as_bytes(), 0o755, USER) {
             Ok(_) => made += 1,
             Err(Error::NoSpace(_)) => {
                 // The last few are kept for operations that free more.
@@ -96,9 +96,9 @@ fn one_block_is_enough_for_a_directory() {
         }
     }
     assert!(made > 5, "{made}");
-    let long = v.symlink(TOP, b"long", &[b'l'; 500], USER);
+    let long = v.names().symlink(TOP, b"long", &[b'l'; 500], USER);
     assert!(matches!(long, Err(Error::NoSpace(_))));
-    v.symlink(TOP, b"short", b"s", USER).expect("takes no block");
+    v.names().symlink(TOP, b"short", b"s", USER).expect("takes no block");
     fs.check("full but for the last blocks");
 }
 
@@ -108,7 +108,7 @@ fn inodes_run_out() {
     let mut made = Vec::new();
     loop {
         let name = format!("f{}", made.len());
-        match v.create(TOP, name.as_bytes(), 0o644, USER) {
+        match v.names().create(TOP, name.as_bytes(), 0o644, USER) {
             Ok(_) => made.push(name),
             Err(Error::NoSpace(_)) => break,
             Err(e) => panic!("{e}"),
@@ -116,10 +116,10 @@ fn inodes_run_out() {
     }
     assert_eq!(v.statfs().files_free, 0);
     let free = v.statfs().free;
-    assert!(matches!(v.mkdir(TOP, b"d", 0o755, USER), Err(Error::NoSpace(_))));
+    assert!(matches!(v.names().mkdir(TOP, b"d", 0o755, USER), Err(Error::NoSpace(_))));
     assert_eq!((v.statfs().free, v.getattr(TOP).expect("root").nlink), (free, 3));
     fs.check("no inodes");
-    v.unlink(TOP, made[5].as_bytes()).expect("unlink");
+    v.names().unlink(TOP, made[5].as_bytes()).expect("unlink");
     fs.mkdir(TOP, "d");
     fs.check("one inode again");
 }
@@ -136,7 +136,7 @@ fn a_full_index() {
         if made / 60_000 >= targets.len() {
             targets.push(fs.create(TOP, &format!("file {}", targets.len())));
         }
-        match v.link(targets[targets.len() - 1], dir, name(made).as_bytes()) {
+        match v.names().link(targets[targets.len() - 1], dir, name(made).as_bytes()) {
             Ok(_) => made += 1,
             Err(e) => break e,
         }
@@ -144,6 +144,6 @@ fn a_full_index() {
     assert!(matches!(full, Error::NoSpace(what) if what.contains("index")), "{full}");
     assert!(made > 15_000, "{made}");
     assert_eq!(fs.names(dir, 3000).len(), made);
-    assert!((0..made).all(|i| v.lookup(dir, name(i).as_bytes()).is_ok()));
+    assert!((0..made).all(|i| v.names().lookup(dir, name(i).as_bytes()).is_ok()));
     fs.check("full index");
 }

@@ -30,7 +30,7 @@ fn list(fs: &Fs, dir: Ino, kept: &BTreeSet<String>, chunk: usize) {
     let mut cookie = 0;
     loop {
         let mut n = 0;
-        let listed = fs.volume.readdir(dir, cookie, &mut |e| {
+        let listed = fs.volume.names().readdir(dir, cookie, &mut |e| {
             if n == chunk {
                 return false;
             }
@@ -68,10 +68,10 @@ fn listed_while_changing(args: &[&str], rounds: u32) {
                 for round in 0..rounds {
                     let name = |i: u32| format!("changing {w} {round} {i} {}", "x".repeat(i as usize % 100));
                     for i in 0..1500 {
-                        fs.volume.link(target, dir, name(i).as_bytes()).expect("link");
+                        fs.volume.names().link(target, dir, name(i).as_bytes()).expect("link");
                     }
                     for i in 0..1500 {
-                        fs.volume.unlink(dir, name(i).as_bytes()).expect("unlink");
+                        fs.volume.names().unlink(dir, name(i).as_bytes()).expect("unlink");
                     }
                 }
             });
@@ -110,8 +110,10 @@ fn each_below_the_other() {
             let fs = &fs;
             s.spawn(move || {
                 for _ in 0..3000 {
-                    match fs.volume.rename(deep, name, into, name, Rename::NoReplace) {
-                        Ok(()) => fs.volume.rename(into, name, deep, name, Rename::NoReplace).expect("the way back"),
+                    match fs.volume.names().rename(deep, name, into, name, Rename::NoReplace) {
+                        Ok(()) => {
+                            fs.volume.names().rename(into, name, deep, name, Rename::NoReplace).expect("the way back")
+                        }
                         Err(Error::Invalid(_)) => {}
                         Err(e) => panic!("{e}"),
                     }
@@ -119,9 +121,9 @@ fn each_below_the_other() {
             });
         }
     });
-    fs.volume.rename(deep, b"a", below[1], b"a", Rename::Replace).expect("nobody is below another now");
-    assert!(matches!(fs.volume.rename(deep, b"b", below[0], b"b", Rename::Replace), Err(Error::Invalid(_))));
-    assert!(matches!(fs.volume.rename(deep, b"b", a, b"b", Rename::Replace), Err(Error::Invalid(_))));
+    fs.volume.names().rename(deep, b"a", below[1], b"a", Rename::Replace).expect("nobody is below another now");
+    assert!(matches!(fs.volume.names().rename(deep, b"b", below[0], b"b", Rename::Replace), Err(Error::Invalid(_))));
+    assert!(matches!(fs.volume.names().rename(deep, b"b", a, b"b", Rename::Replace), Err(Error::Invalid(_))));
     fs.check("after the two");
 }
 
@@ -160,16 +162,16 @@ fn storm(fs: &Fs, dirs: &[Ino], random: &mut Random) {
     let (a, b) = (name(random), name(random));
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let result = match random.below(12) {
-        0 => v.rename(from, a, to, b, Rename::NoReplace),
-        1 | 2 => v.rename(from, a, to, b, Rename::Replace),
-        3 => v.rename(from, a, to, b, Rename::Exchange),
-        4 => v.mkdir(from, a, 0o755, USER).map(drop),
-        5 => v.create(from, a, 0o644, USER).map(drop),
-        6 => v.lookup(from, a).and_then(|found| v.link(found.ino, to, b)).map(drop),
-        7 => v.lookup(from, b"..").and_then(|up| v.lookup(up.ino, a)).map(drop),
-        8 | 9 => v.unlink(from, a),
-        10 => v.rmdir(from, a),
-        _ => v.readdir(from, 0, &mut |_| true),
+        0 => v.names().rename(from, a, to, b, Rename::NoReplace),
+        1 | 2 => v.names().rename(from, a, to, b, Rename::Replace),
+        3 => v.names().rename(from, a, to, b, Rename::Exchange),
+        4 => v.names().mkdir(from, a, 0o755, USER).map(drop),
+        5 => v.names().create(from, a, 0o644, USER).map(drop),
+        6 => v.names().lookup(from, a).and_then(|found| v.names().link(found.ino, to, b)).map(drop),
+        7 => v.names().lookup(from, b"..").and_then(|up| v.names().lookup(up.ino, a)).map(drop),
+        8 | 9 => v.names().unlink(from, a),
+        10 => v.names().rmdir(from, a),
+        _ => v.names().readdir(from, 0, &mut |_| true),
     };
     match result {
         Ok(()) => {}

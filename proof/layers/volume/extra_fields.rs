@@ -12,7 +12,7 @@ const MTIME: Timestamp = Timestamp { sec: 9_000_000_000, nsec: 444_555_666 };
 
 fn set_times(fs: &Fs, name: &str) {
     let set = SetAttr { atime: Some(SetTime::To(ATIME)), mtime: Some(SetTime::To(MTIME)), ..SetAttr::default() };
-    fs.volume.setattr(fs.lookup(name), &set).expect("times");
+    fs.volume.inode_ops().setattr(fs.lookup(name), &set).expect("times");
 }
 
 /// Atime, mtime and ctime as a volume has them.
@@ -32,7 +32,7 @@ fn widened() -> ImageFile {
     let fs = Fs::mount(mkfs(16, &["-b", "1024", "-I", "128", "-O", "^metadata_csum,^flex_bg,^resize_inode"]));
     for name in ["changed", "untouched", "theirs"] {
         let ino = fs.create(ROOT, name);
-        fs.volume.setxattr(ino, b"user.a", b"in a block", SetXattr::Any).expect("an attribute");
+        fs.volume.xattrs().setxattr(ino, b"user.a", b"in a block", SetXattr::Any).expect("an attribute");
     }
     fs.mkdir(ROOT, "dir");
     let image = ImageFile::new(&fs.unmounted());
@@ -53,12 +53,12 @@ fn fields_without_a_size_are_used_on_both_sides() {
     let fs = Fs::mount(widened().bytes());
     set_times(&fs, "changed");
     let dir = fs.lookup("dir");
-    fs.volume.mkdir(dir, b"sub", 0o755, USER).expect("mkdir");
+    fs.volume.names().mkdir(dir, b"sub", 0o755, USER).expect("mkdir");
     let now = (NOW.sec, i64::from(NOW.nsec));
     let set = [(ATIME.sec, i64::from(ATIME.nsec)), (MTIME.sec, i64::from(MTIME.nsec)), now];
     assert_eq!((times(&fs, "changed"), times(&fs, "dir")[1]), (set, now));
     // An attribute goes where there is room now.
-    fs.volume.setxattr(fs.lookup("changed"), b"user.b", b"in the inode", SetXattr::Any).expect("an attribute");
+    fs.volume.xattrs().setxattr(fs.lookup("changed"), b"user.b", b"in the inode", SetXattr::Any).expect("an attribute");
     let bytes = fs.unmounted();
     assert_clean(&bytes, "widened");
     let image = ImageFile::new(&bytes);
@@ -106,7 +106,7 @@ fn attributes_in_the_inode_move_where_there_is_room() {
     assert_eq!(names.map(|name| size_of_extra(&after, name)), [32, 4]);
     let fs = Fs::mount(bytes.clone());
     for (name, value) in names.iter().zip(&values) {
-        assert_eq!(&fs.volume.getxattr(fs.lookup(name), b"user.a").expect("a value"), value, "{name}");
+        assert_eq!(&fs.volume.xattrs().getxattr(fs.lookup(name), b"user.a").expect("a value"), value, "{name}");
     }
     with_kernel(&bytes, |at| {
         for (name, value) in names.iter().zip(&values) {

@@ -18,7 +18,7 @@ over_setups! {
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 fn file(rig: &Rig, name: &[u8]) -> Ino {
-    rig.vol.create(ROOT, name, 0o644, USER).unwrap().ino
+    rig.vol.names().create(ROOT, name, 0o644, USER).unwrap().ino
 }
 
 /// Changes of a file that holds `content`, made to both.
@@ -45,16 +45,16 @@ fn stir(rig: &Rig, random: &mut Random, ino: Ino, content: &mut Vec<u8>, most: u
     match random.below(3) {
         0 => {
             let size = content.len() as u64;
-            let punched = rig.vol.fallocate(ino, Fallocate::PunchHole, at, len).is_ok();
+            let punched = rig.vol.files().fallocate(ino, Fallocate::PunchHole, at, len).is_ok();
             let hole = (at.min(size) as usize)..((at + len).min(size) as usize);
             content[hole].iter_mut().filter(|_| punched).for_each(|byte| *byte = 0);
         }
         1 => {
             // What is allocated behind the end is no matter.
-            let _may_not_be = rig.vol.fallocate(ino, Fallocate::KeepSize, at, len);
+            let _may_not_be = rig.vol.files().fallocate(ino, Fallocate::KeepSize, at, len);
         }
         _ => {
-            rig.vol.setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() }).unwrap();
+            rig.vol.inode_ops().setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() }).unwrap();
             content.resize(at as usize, 0);
         }
     }
@@ -69,15 +69,15 @@ fn run(rig: Rig, most: u64) -> (usize, usize) {
         let (mut batch, mut changed) = (Batch::new(ino), content.clone());
         change(&mut random, &mut batch, &mut changed, most, n % 3 == 0);
         let mut seen = vec![7; changed.len() + 10];
-        assert_eq!(rig.vol.read_with(&batch, 0, &mut seen).unwrap(), changed.len());
+        assert_eq!(rig.vol.ranges().read_with(&batch, 0, &mut seen).unwrap(), changed.len());
         assert!(seen[..changed.len()] == changed, "batch {n}");
-        assert_eq!(rig.vol.len_with(&batch).unwrap(), changed.len() as u64);
+        assert_eq!(rig.vol.ranges().len_with(&batch).unwrap(), changed.len() as u64);
         let (from, mut few) = (random.below(most), [7; 500]);
-        let got = rig.vol.read_with(&batch, from, &mut few).unwrap();
+        let got = rig.vol.ranges().read_with(&batch, from, &mut few).unwrap();
         assert!(few[..got] == changed[(from as usize).min(changed.len())..][..got], "batch {n}");
         assert!(rig.read_all(ino) == content, "nothing has changed yet");
-        let is_large = batch.bytes() > rig.vol.atomic_bytes();
-        match rig.vol.apply_batches(&[&batch]) {
+        let is_large = batch.bytes() > rig.vol.files().atomic_bytes();
+        match rig.vol.ranges().apply_batches(&[&batch]) {
             // Of a block map, what one operation takes.
             Err(Error::TooBig { .. }) => refused += 1,
             done => {
@@ -121,7 +121,7 @@ fn batches_of_several_files() {
         for (batch, content) in batches.iter_mut().zip(&mut contents) {
             change(&mut random, batch, content, 100_000, false);
         }
-        rig.vol.apply_batches(&[&batches[2], &batches[0], &batches[1]]).unwrap();
+        rig.vol.ranges().apply_batches(&[&batches[2], &batches[0], &batches[1]]).unwrap();
         for (ino, content) in inos.iter().zip(&contents) {
             assert!(rig.read_all(*ino) == *content, "round {n}");
         }
@@ -132,22 +132,22 @@ fn batches_of_several_files() {
 fn what_is_no_batch_is_refused() {
     let rig = mount(mkfs("32M", &["-b", "1024"], 0));
     let (v, ino, other) = (&rig.vol, file(&rig, b"a"), file(&rig, b"b"));
-    v.write(ino, 0, &[1; 5000]).unwrap();
+    v.files().write(ino, 0, &[1; 5000]).unwrap();
     let of = |ino: Ino, len: usize| {
         let mut batch = Batch::new(ino);
         batch.write(3, &vec![2; len]).unwrap();
         batch
     };
     let (one, two) = (of(ino, 9), of(ino, 8));
-    assert!(matches!(v.apply_batches(&[&one, &two]), Err(Error::Invalid(_))));
-    assert!(matches!(v.apply_batches(&[&of(ROOT, 5)]), Err(Error::IsDirectory(_))));
+    assert!(matches!(v.ranges().apply_batches(&[&one, &two]), Err(Error::Invalid(_))));
+    assert!(matches!(v.ranges().apply_batches(&[&of(ROOT, 5)]), Err(Error::IsDirectory(_))));
     // Of two files, more than one operation takes.
     let (one, two) = (of(ino, 9), of(other, 20 << 20));
-    assert!(matches!(v.apply_batches(&[&one, &two]), Err(Error::TooBig { .. })));
+    assert!(matches!(v.ranges().apply_batches(&[&one, &two]), Err(Error::TooBig { .. })));
     let mut far = of(ino, 9);
     far.write(u64::MAX / 2, &[1]).unwrap();
-    assert!(matches!(v.apply_batches(&[&far]), Err(Error::FileTooBig)));
-    v.apply_batches(&[&Batch::new(ino), &Batch::new(ino)]).unwrap();
+    assert!(matches!(v.ranges().apply_batches(&[&far]), Err(Error::FileTooBig)));
+    v.ranges().apply_batches(&[&Batch::new(ino), &Batch::new(ino)]).unwrap();
     assert_eq!((rig.read_all(ino), rig.read_all(other)), (vec![1; 5000], vec![]));
     rig.unmount_checked();
 }
@@ -156,11 +156,11 @@ fn what_is_no_batch_is_refused() {
 fn large(rig: &Rig, at: u64) -> (Ino, Batch) {
     let ino = file(rig, b"a");
     for n in 0..8 {
-        rig.vol.write(ino, n << 20, &vec![0xAA; 1 << 20]).unwrap();
+        rig.vol.files().write(ino, n << 20, &vec![0xAA; 1 << 20]).unwrap();
     }
     let mut batch = Batch::new(ino);
     batch.write(at, &vec![0x55; 5 << 20]).unwrap();
-    assert!(batch.bytes() > rig.vol.atomic_bytes());
+    assert!(batch.bytes() > rig.vol.files().atomic_bytes());
     (ino, batch)
 }
 
@@ -172,11 +172,11 @@ fn what_a_large_batch_cuts_off_is_nowhere() {
         let rig = mount(mkfs("32M", clusters, 0));
         let (ino, mut batch) = large(&rig, 0);
         batch.set_len(SIZE as u64);
-        rig.vol.apply_batches(&[&batch]).unwrap();
+        rig.vol.ranges().apply_batches(&[&batch]).unwrap();
         let mut content = vec![0x55; 5 << 20];
         content.resize(SIZE, 0xAA);
         assert!(rig.read_all(ino) == content);
-        let all = rig.vol.extents(ino, 0, u64::MAX).unwrap();
+        let all = rig.vol.files().extents(ino, 0, u64::MAX).unwrap();
         let last = all.last().unwrap();
         assert!(last.logical + last.len >= SIZE as u64 && last.logical + last.len < SIZE as u64 + 1024, "{last:?}");
         let end = (last.physical + SIZE as u64 - last.logical) as usize;
@@ -190,7 +190,7 @@ fn a_large_batch_keeps_to_the_largest_size() {
     let rig = mount(mkfs("32M", &["-b", "1024", "-O", "^large_file"], 0));
     let (ino, mut batch) = large(&rig, 1 << 20);
     batch.set_len(3 << 30);
-    assert!(matches!(rig.vol.apply_batches(&[&batch]), Err(Error::FileTooBig)));
+    assert!(matches!(rig.vol.ranges().apply_batches(&[&batch]), Err(Error::FileTooBig)));
     assert!(rig.read_all(ino) == vec![0xAA; 8 << 20]);
     rig.unmount_checked();
 }

@@ -27,7 +27,7 @@ fn open(store: Arc<dyn BlockStore>, data: DataMode) -> (Arc<dyn ondol_journal::E
 fn states(vol: &Volume, inos: [Ino; 2]) -> [Vec<u8>; 2] {
     inos.map(|ino| {
         let mut buf = vec![0; vol.getattr(ino).unwrap().size as usize];
-        assert_eq!(vol.read(ino, 0, &mut buf).unwrap(), buf.len());
+        assert_eq!(vol.files().read(ino, 0, &mut buf).unwrap(), buf.len());
         buf
     })
 }
@@ -60,7 +60,7 @@ fn every_crash_leaves_a_prefix_of_the_batches() {
         let (engine, vol) = open(store, data);
         let mut all = vec![states(&vol, inos)];
         for (n, batches) in batches(inos).iter().enumerate() {
-            vol.apply_batches(&batches.iter().collect::<Vec<_>>()).unwrap();
+            vol.ranges().apply_batches(&batches.iter().collect::<Vec<_>>()).unwrap();
             all.push(states(&vol, inos));
             if n % 2 == 1 {
                 vol.sync().unwrap();
@@ -73,7 +73,7 @@ fn every_crash_leaves_a_prefix_of_the_batches() {
             crashes += 1;
             let store = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
             let (engine, vol) = open(store.clone(), data);
-            vol.process_orphans().unwrap();
+            vol.inode_ops().process_orphans().unwrap();
             let found = states(&vol, inos);
             let at = (durable as usize..all.len()).find(|n| all[*n] == found);
             seen[at.unwrap_or_else(|| panic!("crash {crashes}: no state from {durable} on"))] = true;

@@ -30,7 +30,7 @@ fn env() -> Arc<Fixed> {
 fn state(vol: &Volume, ino: Ino) -> Vec<u8> {
     let size = vol.getattr(ino).unwrap().size as usize;
     let mut buf = vec![0; size];
-    assert_eq!(vol.read(ino, 0, &mut buf).unwrap(), size);
+    assert_eq!(vol.files().read(ino, 0, &mut buf).unwrap(), size);
     buf
 }
 
@@ -39,19 +39,19 @@ type Change = Box<dyn Fn(&Volume, Ino)>;
 fn changes() -> Vec<Change> {
     let bytes = |seed, len| Random(seed).bytes(len);
     vec![
-        Box::new(move |v, i| assert!(v.write(i, 0, &bytes(1, 10_000)).unwrap() > 0)),
-        Box::new(move |v, i| assert!(v.append(i, &bytes(2, 300)).unwrap() < 1 << 20)),
-        Box::new(move |v, i| assert!(v.write(i, 3000, &bytes(3, 5000)).unwrap() > 0)),
-        Box::new(move |v, i| v.truncate(i, 4500).unwrap()),
-        Box::new(move |v, i| v.truncate(i, 9000).unwrap()),
-        Box::new(move |v, i| v.fallocate(i, Fallocate::Allocate, 8000, 60_000).unwrap()),
-        Box::new(move |v, i| assert!(v.write(i, 20_001, &bytes(4, 7000)).unwrap() > 0)),
-        Box::new(move |v, i| v.fallocate(i, Fallocate::PunchHole, 2000, 21_000).unwrap()),
-        Box::new(move |v, i| assert!(v.write(i, 100_000, &bytes(5, 40_000)).unwrap() > 0)),
-        Box::new(move |v, i| v.fallocate(i, Fallocate::ZeroRange, 22_000, 90_000).unwrap()),
-        Box::new(move |v, i| assert!(v.write(i, 50_000, &bytes(6, 3000)).unwrap() > 0)),
-        Box::new(move |v, i| v.truncate(i, 0).unwrap()),
-        Box::new(move |v, i| assert!(v.append(i, &bytes(7, 2000)).unwrap() < 1 << 20)),
+        Box::new(move |v, i| assert!(v.files().write(i, 0, &bytes(1, 10_000)).unwrap() > 0)),
+        Box::new(move |v, i| assert!(v.files().append(i, &bytes(2, 300)).unwrap() < 1 << 20)),
+        Box::new(move |v, i| assert!(v.files().write(i, 3000, &bytes(3, 5000)).unwrap() > 0)),
+        Box::new(move |v, i| v.files().truncate(i, 4500).unwrap()),
+        Box::new(move |v, i| v.files().truncate(i, 9000).unwrap()),
+        Box::new(move |v, i| v.files().fallocate(i, Fallocate::Allocate, 8000, 60_000).unwrap()),
+        Box::new(move |v, i| assert!(v.files().write(i, 20_001, &bytes(4, 7000)).unwrap() > 0)),
+        Box::new(move |v, i| v.files().fallocate(i, Fallocate::PunchHole, 2000, 21_000).unwrap()),
+        Box::new(move |v, i| assert!(v.files().write(i, 100_000, &bytes(5, 40_000)).unwrap() > 0)),
+        Box::new(move |v, i| v.files().fallocate(i, Fallocate::ZeroRange, 22_000, 90_000).unwrap()),
+        Box::new(move |v, i| assert!(v.files().write(i, 50_000, &bytes(6, 3000)).unwrap() > 0)),
+        Box::new(move |v, i| v.files().truncate(i, 0).unwrap()),
+        Box::new(move |v, i| assert!(v.files().append(i, &bytes(7, 2000)).unwrap() < 1 << 20)),
     ]
 }
 
@@ -85,7 +85,7 @@ fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
             crashes += 1;
             let store = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
             let (engine, vol) = open(store.clone(), DataMode::Journal);
-            vol.process_orphans().unwrap();
+            vol.inode_ops().process_orphans().unwrap();
             let found = state(&vol, ino);
             let prefix = states.iter().skip(durable as usize).any(|s| *s == found);
             assert!(prefix, "crash {crashes}: no state from {durable} on");
@@ -103,8 +103,8 @@ fn with_data_ordered_no_crash_shows_what_was_never_written() {
     let (ino, other) = (ino_of(&base, "f0"), ino_of(&base, "f1"));
     // Every free block holds somebody else's secret.
     let rig = mount(base);
-    while rig.vol.append(other, &[0xEE; 4096]).is_ok() {}
-    rig.vol.truncate(other, 0).unwrap();
+    while rig.vol.files().append(other, &[0xEE; 4096]).is_ok() {}
+    rig.vol.files().truncate(other, 0).unwrap();
     base = rig.unmount_checked();
     let crashes: u64 = [1, 4].map(|every_sync| nothing_stale_shows(&base, ino, every_sync)).iter().sum();
     // One write and one flush make a commit of units.
@@ -131,14 +131,14 @@ fn nothing_stale_shows(base: &[u8], ino: Ino, every_sync: usize) -> u64 {
         crashes += 1;
         let store = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
         let (engine, vol) = open(store.clone(), DataMode::Ordered);
-        vol.process_orphans().unwrap();
+        vol.inode_ops().process_orphans().unwrap();
         let found = state(&vol, ino);
         assert!(sizes.contains(&(found.len() as u64)));
         let secret = found.windows(16).any(|w| w.iter().all(|b| *b == 0xEE));
         assert!(!secret, "crash {crashes}: a freed block shows");
         // Nothing stale comes up behind the end either.
         let end = found.len() as u64;
-        vol.truncate(ino, end + 5000).unwrap();
+        vol.files().truncate(ino, end + 5000).unwrap();
         assert!(state(&vol, ino)[end as usize..].iter().all(|b| *b == 0), "crash {crashes}");
         if crashes % 14 == 0 {
             unmount(&*engine, &vol, store.clone());
@@ -155,7 +155,7 @@ fn a_truncate_of_many_operations_is_ended_by_recovery() {
         let ino = ino_of(&base, "f0");
         let rig = mount(base);
         let content = Random(8).bytes(40 << 20);
-        rig.vol.write(ino, 0, &content).unwrap();
+        rig.vol.files().write(ino, 0, &content).unwrap();
         let base = rig.unmount_checked();
 
         let domain = PowerDomain::new();
@@ -163,22 +163,22 @@ fn a_truncate_of_many_operations_is_ended_by_recovery() {
         let (engine, vol) = open(store, DataMode::Ordered);
         let handles = engine.stats().handles;
         let keep = 1_234_567;
-        vol.truncate(ino, keep).unwrap();
+        vol.files().truncate(ino, keep).unwrap();
         assert!(engine.stats().handles > handles + 3, "too few operations to be a test");
         assert!(state(&vol, ino) == content[..keep as usize]);
-        assert!(vol.orphans_empty().unwrap());
+        assert!(vol.inode_ops().orphans_empty().unwrap());
         engine.checkpoint_all().unwrap();
         let (media, events) = (medium(&base), domain.take());
 
         for upto in (0..=events.len()).step_by(5) {
             let store = Arc::new(RamStore::from_bytes(replay(&media, &events[..upto])));
             let (engine, vol) = open(store.clone(), DataMode::Ordered);
-            vol.process_orphans().unwrap();
+            vol.inode_ops().process_orphans().unwrap();
             let attr = vol.getattr(ino).unwrap();
             let done = attr.size == keep;
             assert!(done || attr.size == content.len() as u64);
             let mut some = vec![0; 4096];
-            vol.read(ino, keep - 4096, &mut some).unwrap();
+            vol.files().read(ino, keep - 4096, &mut some).unwrap();
             assert!(some == content[keep as usize - 4096..keep as usize]);
             if done {
                 assert!(attr.blocks / 2 < keep / 1024 + 20, "{} blocks are left", attr.blocks / 2);
@@ -196,12 +196,12 @@ fn e2fsck_ends_it_too() {
     let base = mkfs("64M", &["-b", "1024", "-g", "256", "-N", "256", "-J", "size=2"], 1);
     let ino = ino_of(&base, "f0");
     let rig = mount(base);
-    rig.vol.write(ino, 0, &Random(8).bytes(40 << 20)).unwrap();
+    rig.vol.files().write(ino, 0, &Random(8).bytes(40 << 20)).unwrap();
     let base = rig.unmount_checked();
     let domain = PowerDomain::new();
     let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
     let (engine, vol) = open(store, DataMode::Ordered);
-    vol.truncate(ino, 5000).unwrap();
+    vol.files().truncate(ino, 5000).unwrap();
     vol.sync().unwrap();
     engine.checkpoint_all().unwrap();
     let (media, events) = (medium(&base), domain.take());

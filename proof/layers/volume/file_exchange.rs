@@ -30,11 +30,11 @@ fn to_eof() -> Exchange {
 }
 
 fn file(vol: &Volume, name: &str) -> Ino {
-    vol.create(ROOT, name.as_bytes(), 0o644, USER).unwrap().ino
+    vol.names().create(ROOT, name.as_bytes(), 0o644, USER).unwrap().ino
 }
 
 fn add_flag(vol: &Volume, ino: Ino, flag: InodeFlags) {
-    vol.set_flags(ino, vol.flags(ino).unwrap() | flag.bits(), u32::MAX).unwrap();
+    vol.inode_ops().set_flags(ino, vol.inode_ops().flags(ino).unwrap() | flag.bits(), u32::MAX).unwrap();
 }
 
 /// Exchanges ranges of two contents, as the volume is asked to.
@@ -59,19 +59,19 @@ fn scramble(vol: &Volume, random: &mut Random, ino: Ino, content: &mut Vec<u8>) 
                 let len = 1 + random.below(6000);
                 random.bytes(len as usize)
             };
-            vol.write(ino, at, &bytes).unwrap();
+            vol.files().write(ino, at, &bytes).unwrap();
             let end = at as usize + bytes.len();
             content.resize(content.len().max(end), 0);
             content[at as usize..end].copy_from_slice(&bytes);
         }
         2 => {
             let len = 1 + random.below(9000);
-            vol.fallocate(ino, Fallocate::Allocate, at, len).unwrap();
+            vol.files().fallocate(ino, Fallocate::Allocate, at, len).unwrap();
             content.resize(content.len().max((at + len) as usize), 0);
         }
         _ => {
             let len = 1 + random.below(9000);
-            vol.fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
+            vol.files().fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
             let end = content.len().min((at + len) as usize);
             if let Some(hole) = content.get_mut(at as usize..end) {
                 hole.fill(0);
@@ -92,7 +92,7 @@ impl Pair {
     /// Two ranges of the first file; false if they are refused.
     fn within(&mut self, at: u64, to: u64, len: u64) -> bool {
         let a = &mut self.contents[0];
-        let outcome = self.rig.vol.exchange((self.inos[0], at), (self.inos[0], to), &range(len));
+        let outcome = self.rig.vol.ranges().exchange((self.inos[0], at), (self.inos[0], to), &range(len));
         if at.abs_diff(to) < len || at.max(to) + len > a.len() as u64 {
             assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
             return false;
@@ -109,9 +109,9 @@ impl Pair {
         let [a, b] = &mut self.contents;
         let v = &self.rig.vol;
         let is_written =
-            |block: &u64| v.seek(self.inos[0], at + block * BLOCK, Seek::Data).ok() == Some(at + block * BLOCK);
+            |block: &u64| v.files().seek(self.inos[0], at + block * BLOCK, Seek::Data).ok() == Some(at + block * BLOCK);
         let written: Vec<u64> = (0..how.len.unwrap_or(0) / BLOCK).filter(is_written).collect();
-        let outcome = v.exchange((self.inos[0], at), (self.inos[1], to), how);
+        let outcome = v.ranges().exchange((self.inos[0], at), (self.inos[1], to), how);
         let len = how.len.unwrap_or(0);
         if at + len > a.len() as u64 || to + len > b.len() as u64 {
             assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
@@ -169,12 +169,12 @@ fn what_is_wrong_is_refused_and_nothing_has_changed() {
     let inos = ["a", "b", "i", "p"].map(|name| file(v, name));
     let [a, b, immutable, append] = inos;
     for (n, ino) in (0..).zip(inos) {
-        v.write(ino, 0, &random.bytes(9000 + 100 * n)).unwrap();
+        v.files().write(ino, 0, &random.bytes(9000 + 100 * n)).unwrap();
     }
     add_flag(v, immutable, InodeFlags::IMMUTABLE);
     add_flag(v, append, InodeFlags::APPEND);
-    let dir = v.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
-    let link = v.symlink(ROOT, b"s", b"a", USER).unwrap().ino;
+    let dir = v.names().mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
+    let link = v.names().symlink(ROOT, b"s", b"a", USER).unwrap().ino;
     let before = seen(&rig, &inos);
     let invalid = |e: &Error| matches!(e, Error::Invalid(_));
     let forbidden = |e: &Error| matches!(e, Error::NotPermitted(_));
@@ -200,20 +200,20 @@ fn what_is_wrong_is_refused_and_nothing_has_changed() {
     ];
     for (what, one, other, how, fits) in cases {
         for how in [how, Exchange { dry_run: true, ..how }] {
-            let refused = v.exchange(one, other, &how).unwrap_err();
+            let refused = v.ranges().exchange(one, other, &how).unwrap_err();
             assert!(fits(&refused), "{what}: {refused:?}");
         }
     }
     // Nothing to do is no error.
-    v.exchange((a, 0), (b, 0), &range(0)).unwrap();
+    v.ranges().exchange((a, 0), (b, 0), &range(0)).unwrap();
     assert_eq!(seen(&rig, &inos), before);
     rig.unmount_checked();
 
     // A file with a block map on a volume whose new files have extents, and the other way round.
     let rig = mount(mkfs("16M", &["-b", "1024", "-O", "^extent,^64bit"], 0));
     let (a, b) = (file(&rig.vol, "a"), file(&rig.vol, "b"));
-    rig.vol.write(a, 0, &[1; 5000]).unwrap();
-    let refused = rig.vol.exchange((a, 0), (b, 0), &to_eof()).unwrap_err();
+    rig.vol.files().write(a, 0, &[1; 5000]).unwrap();
+    let refused = rig.vol.ranges().exchange((a, 0), (b, 0), &to_eof()).unwrap_err();
     assert!(matches!(refused, Error::Unsupported(_)), "{refused:?}");
     rig.unmount_checked();
 }
@@ -224,10 +224,10 @@ fn every_other_block(vol: &Volume, ino: Ino, blocks: u64, seed: u64) -> Vec<u8> 
     let mut random = Random(seed);
     for at in (0..blocks).step_by(2) {
         let bytes = random.bytes(100);
-        vol.write(ino, at * BLOCK, &bytes).unwrap();
+        vol.files().write(ino, at * BLOCK, &bytes).unwrap();
         content[(at * BLOCK) as usize..][..bytes.len()].copy_from_slice(&bytes);
     }
-    vol.truncate(ino, blocks * BLOCK).unwrap();
+    vol.files().truncate(ino, blocks * BLOCK).unwrap();
     content
 }
 
@@ -244,12 +244,12 @@ fn deep_trees_change_places_as_one() {
         let (at, to) = (random.below(end_a) * BLOCK, random.below(end_b) * BLOCK);
         if n % 4 == 0 {
             let (at, to) = if n % 8 == 0 { (0, 0) } else { (at, to) };
-            rig.vol.exchange((inos[0], at), (inos[1], to), &to_eof()).unwrap();
+            rig.vol.ranges().exchange((inos[0], at), (inos[1], to), &to_eof()).unwrap();
             exchange_bytes(&mut a, at, &mut b, to, None);
         } else {
             let most = (a.len() as u64 - at).min(b.len() as u64 - to) / BLOCK;
             let len = (1 + random.below(most.max(1))) * BLOCK;
-            rig.vol.exchange((inos[0], at), (inos[1], to), &range(len)).unwrap();
+            rig.vol.ranges().exchange((inos[0], at), (inos[1], to), &range(len)).unwrap();
             exchange_bytes(&mut a, at, &mut b, to, Some(len));
         }
         assert!(rig.read_all(inos[0]) == a && rig.read_all(inos[1]) == b, "exchange {n}");
@@ -263,15 +263,15 @@ fn what_the_journal_cannot_hold_is_refused_and_nothing_has_changed() {
     let rig = mount(mkfs("64M", &["-b", "1024", "-J", "size=1"], 0));
     let inos = [file(&rig.vol, "a"), file(&rig.vol, "b")];
     every_other_block(&rig.vol, inos[0], 23_000, 5);
-    rig.vol.write(inos[1], 0, &[7; 3000]).unwrap();
+    rig.vol.files().write(inos[1], 0, &[7; 3000]).unwrap();
     let before = seen(&rig, &inos);
     for how in [to_eof(), Exchange { dry_run: true, ..to_eof() }] {
-        let refused = rig.vol.exchange((inos[0], 0), (inos[1], 0), &how).unwrap_err();
+        let refused = rig.vol.ranges().exchange((inos[0], 0), (inos[1], 0), &how).unwrap_err();
         assert!(matches!(refused, Error::TooBig { need, max } if need > max), "{refused:?}");
     }
     assert!(seen(&rig, &inos) == before);
     // A part of it fits.
-    rig.vol.exchange((inos[0], 22_000 * BLOCK), (inos[1], 0), &range(2 * BLOCK)).unwrap();
+    rig.vol.ranges().exchange((inos[0], 22_000 * BLOCK), (inos[1], 0), &range(2 * BLOCK)).unwrap();
     rig.unmount_checked();
 }
 
@@ -290,15 +290,18 @@ fn clusters_change_owners() {
         let [a, b] = &mut contents;
         let (at, to) = (random.below(8) * CLUSTER, random.below(8) * CLUSTER);
         if random.below(2) == 0 && at <= a.len() as u64 && to <= b.len() as u64 {
-            v.exchange((inos[0], at), (inos[1], to), &to_eof()).unwrap();
+            v.ranges().exchange((inos[0], at), (inos[1], to), &to_eof()).unwrap();
             exchange_bytes(a, at, b, to, None);
         } else {
             let len = CLUSTER * (1 + random.below(4));
             if at + len > a.len() as u64 || to + len > b.len() as u64 {
                 continue;
             }
-            assert!(matches!(v.exchange((inos[0], at + BLOCK), (inos[1], to), &range(BLOCK)), Err(Error::Invalid(_))));
-            v.exchange((inos[0], at), (inos[1], to), &range(len)).unwrap();
+            assert!(matches!(
+                v.ranges().exchange((inos[0], at + BLOCK), (inos[1], to), &range(BLOCK)),
+                Err(Error::Invalid(_))
+            ));
+            v.ranges().exchange((inos[0], at), (inos[1], to), &range(len)).unwrap();
             exchange_bytes(a, at, b, to, Some(len));
         }
         done += 1;
@@ -315,14 +318,14 @@ fn contents_of_inodes_change_places() {
     let inos = ["a", "b", "c"].map(|name| file(v, name));
     let [mut a, mut b, mut c] = [random.bytes(50), random.bytes(20_000), random.bytes(50)];
     for (ino, bytes) in inos.iter().zip([&a, &b, &c]) {
-        v.write(*ino, 0, bytes).unwrap();
+        v.files().write(*ino, 0, bytes).unwrap();
     }
     let dry = Exchange { dry_run: true, ..to_eof() };
-    v.exchange((inos[0], 0), (inos[1], 0), &dry).unwrap();
+    v.ranges().exchange((inos[0], 0), (inos[1], 0), &dry).unwrap();
     assert_eq!(v.getattr(inos[0]).unwrap().blocks, 1, "still in its inode");
-    v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
     exchange_bytes(&mut a, 0, &mut b, 0, None);
-    v.exchange((inos[2], 0), (inos[1], 0), &Exchange { written_only: true, ..range(50) }).unwrap();
+    v.ranges().exchange((inos[2], 0), (inos[1], 0), &Exchange { written_only: true, ..range(50) }).unwrap();
     exchange_bytes(&mut c, 0, &mut b, 0, Some(50));
     for (ino, bytes) in inos.iter().zip([&a, &b, &c]) {
         assert!(rig.read_all(*ino) == *bytes);
@@ -335,17 +338,17 @@ fn a_full_volume_refuses_before_anything_has_changed() {
     let v = &rig.vol;
     let inos = [file(v, "a"), file(v, "b")];
     every_other_block(v, inos[0], 40, 5);
-    v.write(inos[1], 0, &[7; 3000]).unwrap();
+    v.files().write(inos[1], 0, &[7; 3000]).unwrap();
     let filler = file(v, "filler");
-    while v.append(filler, &[1; 4096]).is_ok() {}
-    while v.append(filler, &[1; 1024]).is_ok() {}
+    while v.files().append(filler, &[1; 4096]).is_ok() {}
+    while v.files().append(filler, &[1; 1024]).is_ok() {}
     v.sync().unwrap();
     let before = seen(&rig, &inos);
-    let refused = v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap_err();
+    let refused = v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap_err();
     assert!(matches!(refused, Error::NoSpace(_)), "{refused:?}");
     assert!(seen(&rig, &inos) == before);
-    v.unlink(ROOT, b"filler").unwrap();
-    v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.names().unlink(ROOT, b"filler").unwrap();
+    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
     let after = seen(&rig, &inos);
     assert!(after[0].1 == before[1].1 && after[1].1 == before[0].1);
     rig.unmount_checked();
@@ -355,16 +358,16 @@ fn attributes_follow_a_change_of_contents() {
     let rig = mount(mkfs("16M", &["-b", "1024"], 0));
     let v = &rig.vol;
     let inos = [file(v, "a"), file(v, "b")];
-    v.write(inos[0], 0, &[1; 5000]).unwrap();
-    v.write(inos[1], 0, &[2; 700]).unwrap();
+    v.files().write(inos[0], 0, &[1; 5000]).unwrap();
+    v.files().write(inos[1], 0, &[2; 700]).unwrap();
     let set = SetAttr { perm: Some(0o6755), ..SetAttr::default() };
     for ino in inos {
-        v.setattr(ino, &set).unwrap();
+        v.inode_ops().setattr(ino, &set).unwrap();
     }
     let times = |ino| v.getattr(ino).map(|a| (a.mtime, a.ctime)).unwrap();
     rig.env.advance(5_000_000_000);
     let before = inos.map(times);
-    let swapped = |how: &Exchange| -> Result<()> { v.exchange((inos[0], 0), (inos[1], 0), how) };
+    let swapped = |how: &Exchange| -> Result<()> { v.ranges().exchange((inos[0], 0), (inos[1], 0), how) };
     swapped(&Exchange { dry_run: true, kill_suid: true, ..to_eof() }).unwrap();
     assert_eq!((inos.map(times), v.getattr(inos[0]).unwrap().perm), (before, 0o6755));
     swapped(&to_eof()).unwrap();
@@ -384,21 +387,21 @@ fn data_that_is_written_in_place_waits_for_the_commit() {
     let v = &rig.vol;
     let inos = [file(v, "a"), file(v, "b")];
     for ino in inos {
-        assert_eq!(v.write(ino, 0, &[1; 5000]).unwrap(), 5000);
+        assert_eq!(v.files().write(ino, 0, &[1; 5000]).unwrap(), 5000);
     }
     let commits = || rig.engine.stats().commits;
     v.sync().unwrap();
     let before = commits();
-    v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
     let waits = Setup::current().data != DataMode::Journal;
     assert_eq!(commits() > before, waits);
     // The data of one goes through the journal by its flag: that of the other does, too, from now on.
     add_flag(v, inos[0], InodeFlags::JOURNAL_DATA);
     v.sync().unwrap();
     let before = commits();
-    v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
     assert_eq!(commits(), before);
-    v.exchange((inos[0], 0), (inos[1], 0), &Exchange { durable: true, ..to_eof() }).unwrap();
+    v.ranges().exchange((inos[0], 0), (inos[1], 0), &Exchange { durable: true, ..to_eof() }).unwrap();
     assert!(commits() > before);
     rig.unmount_checked();
 }

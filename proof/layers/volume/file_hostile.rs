@@ -33,19 +33,19 @@ fn use_it(vol: &Volume, ino: Ino) -> Vec<Error> {
     let mut buf = vec![0; 50_000];
     let fill = vec![FILL; 30_000];
     let mut results = vec![
-        vol.read(ino, 0, &mut buf).map(|_| ()),
-        vol.read(ino, 100_000, &mut buf).map(|_| ()),
-        vol.seek(ino, 0, Seek::Data).map(|_| ()),
-        vol.seek(ino, 0, Seek::Hole).map(|_| ()),
-        vol.write(ino, 0, &fill).map(|_| ()),
-        vol.write(ino, 150_000, &fill).map(|_| ()),
-        vol.append(ino, &fill).map(|_| ()),
-        vol.fallocate(ino, Fallocate::PunchHole, 5_000, 50_000),
-        vol.fallocate(ino, Fallocate::ZeroRange, 60_000, 50_000),
-        vol.fallocate(ino, Fallocate::Allocate, 0, 400_000),
-        vol.write(ino, 200_000, &fill).map(|_| ()),
-        vol.truncate(ino, 100_000),
-        vol.truncate(ino, 0),
+        vol.files().read(ino, 0, &mut buf).map(|_| ()),
+        vol.files().read(ino, 100_000, &mut buf).map(|_| ()),
+        vol.files().seek(ino, 0, Seek::Data).map(|_| ()),
+        vol.files().seek(ino, 0, Seek::Hole).map(|_| ()),
+        vol.files().write(ino, 0, &fill).map(|_| ()),
+        vol.files().write(ino, 150_000, &fill).map(|_| ()),
+        vol.files().append(ino, &fill).map(|_| ()),
+        vol.files().fallocate(ino, Fallocate::PunchHole, 5_000, 50_000),
+        vol.files().fallocate(ino, Fallocate::ZeroRange, 60_000, 50_000),
+        vol.files().fallocate(ino, Fallocate::Allocate, 0, 400_000),
+        vol.files().write(ino, 200_000, &fill).map(|_| ()),
+        vol.files().truncate(ino, 100_000),
+        vol.files().truncate(ino, 0),
         vol.sync(),
     ];
     results.drain(..).filter_map(Result::err).collect()
@@ -58,12 +58,12 @@ fn a_size_that_no_file_has_is_not_exchanged() {
     bytes[inode + 4..][..4].fill(0xFF);
     bytes[inode + 0x6C..][..4].fill(0xFF);
     let rig = mount(bytes);
-    rig.vol.write(other, 0, &[FILL; 9000]).unwrap();
+    rig.vol.files().write(other, 0, &[FILL; 9000]).unwrap();
     for len in [None, Some(1024), Some(u64::MAX), Some(u64::MAX - 4096)] {
         let how = Exchange { len, ..Exchange::default() };
         for (one, two) in [((other, 1024), (ino, 0)), ((ino, 1024), (other, 0)), ((ino, 0), (ino, u64::MAX - 1023))] {
             // A part of it that is like any other's may change places.
-            let done = rig.vol.exchange(one, two, &how);
+            let done = rig.vol.ranges().exchange(one, two, &how);
             assert!(done.is_err() || len == Some(1024), "{one:?}, {two:?}, {len:?}");
         }
     }
@@ -85,7 +85,7 @@ fn random_damage_of_a_mapping_is_survived() {
     let ino = ino_of(&base, "f0");
     let rig = mount(base);
     for block in 0..120 {
-        rig.vol.write(ino, block * 3 * 1024, &[FILL; 1024]).unwrap();
+        rig.vol.files().write(ino, block * 3 * 1024, &[FILL; 1024]).unwrap();
     }
     let base = rig.unmount_checked();
     let root = mapping_of(&base, "f0");
@@ -126,7 +126,7 @@ fn pointers_to_the_file_systems_own_blocks_are_refused() {
     let base = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum", "-N", "64"], 1);
     let ino = ino_of(&base, "f0");
     let rig = mount(base);
-    rig.vol.write(ino, 0, &[FILL; 4096]).unwrap();
+    rig.vol.files().write(ino, 0, &[FILL; 4096]).unwrap();
     let base = rig.unmount_checked();
     let root = mapping_of(&base, "f0");
     let (stats, _) = debugfs(&base, "stats");
@@ -151,9 +151,9 @@ fn pointers_to_the_file_systems_own_blocks_are_refused() {
         bytes[root + 12 + 8..root + 12 + 12].copy_from_slice(&block.to_le_bytes());
 
         let rig = mount(bytes.clone());
-        assert!(matches!(rig.vol.write(ino, 0, b"x"), Err(Error::Corrupt(_))), "block {block}");
-        assert!(matches!(rig.vol.read(ino, 0, &mut [0; 10]), Err(Error::Corrupt(_))), "block {block}");
-        assert!(rig.vol.truncate(ino, 0).is_err());
+        assert!(matches!(rig.vol.files().write(ino, 0, b"x"), Err(Error::Corrupt(_))), "block {block}");
+        assert!(matches!(rig.vol.files().read(ino, 0, &mut [0; 10]), Err(Error::Corrupt(_))), "block {block}");
+        assert!(rig.vol.files().truncate(ino, 0).is_err());
         assert!(rig.vol.is_read_only());
     }
 }
@@ -163,7 +163,7 @@ fn more_blocks_than_the_volume_has_are_refused() {
     let base = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum", "-N", "64"], 1);
     let ino = ino_of(&base, "f0");
     let rig = mount(base);
-    rig.vol.write(ino, 0, &[FILL; 1024]).unwrap();
+    rig.vol.files().write(ino, 0, &[FILL; 1024]).unwrap();
     let mut bytes = rig.unmount_checked();
     let root = mapping_of(&bytes, "f0");
     // i_size_lo, and a leaf of three extents of 3,000 blocks from block 5,000 on.
@@ -174,8 +174,8 @@ fn more_blocks_than_the_volume_has_are_refused() {
         bytes[root + 12 + i as usize * 12..][..12].copy_from_slice(&extent);
     }
     let rig = mount(bytes);
-    let found = rig.vol.extents(ino, 0, u64::MAX).map(|extents| extents.len());
+    let found = rig.vol.files().extents(ino, 0, u64::MAX).map(|extents| extents.len());
     assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
-    let found = rig.vol.seek(ino, 0, Seek::Hole);
+    let found = rig.vol.files().seek(ino, 0, Seek::Hole);
     assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
 }

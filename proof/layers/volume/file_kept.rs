@@ -23,7 +23,7 @@ fn written(rig: &Rig) -> u64 {
 fn append(rig: &Rig, ino: Ino, pieces: usize, random: &mut Random) -> Vec<u8> {
     let bytes = random.bytes(pieces * PIECE);
     for piece in bytes.chunks(PIECE) {
-        rig.vol.append(ino, piece).unwrap();
+        rig.vol.files().append(ino, piece).unwrap();
     }
     bytes
 }
@@ -36,8 +36,8 @@ fn what_is_removed_before_its_commit_is_never_written() {
     let (before, mut random) = (written(&rig), Random(1));
     // More than a mebibyte, of which no more waits at a time than may, in runs that are too short to pass.
     for _ in 0..40 {
-        rig.vol.append(ino, &random.bytes(7 * PIECE)).unwrap();
-        rig.vol.truncate(ino, 0).unwrap();
+        rig.vol.files().append(ino, &random.bytes(7 * PIECE)).unwrap();
+        rig.vol.files().truncate(ino, 0).unwrap();
     }
     assert_eq!(written(&rig), before, "not a byte of data, and nobody has committed");
     let stats = rig.engine.stats();
@@ -74,7 +74,7 @@ fn what_waits_is_written_over_in_memory() {
     for _ in 0..100 {
         let len = 1 + random.below(3000) as usize;
         let (at, part) = (random.below((content.len() - len) as u64) as usize, random.bytes(len));
-        rig.vol.write(ino, at as u64, &part).unwrap();
+        rig.vol.files().write(ino, at as u64, &part).unwrap();
         content[at..at + len].copy_from_slice(&part);
     }
     assert_eq!(written(&rig), before, "nothing is written in place over what waits");
@@ -84,7 +84,7 @@ fn what_waits_is_written_over_in_memory() {
     for _ in 0..100 {
         let len = 1 + random.below(3000) as usize;
         let (at, part) = (random.below((content.len() - len) as u64) as usize, random.bytes(len));
-        rig.vol.write(ino, at as u64, &part).unwrap();
+        rig.vol.files().write(ino, at as u64, &part).unwrap();
         content[at..at + len].copy_from_slice(&part);
         assert!(rig.read_all(ino) == content);
     }
@@ -108,13 +108,13 @@ fn what_is_written_over_while_a_commit_has_it_is_not_lost() {
         let mut random = Random(4);
         for round in 0..400 {
             if round % 20 == 0 {
-                rig.vol.truncate(ino, 0).unwrap();
+                rig.vol.files().truncate(ino, 0).unwrap();
                 content.clear();
             }
             let len = 1 + random.below(9000) as usize;
             let part = random.bytes(len);
             let at = random.below(content.len() as u64 + 1) as usize;
-            rig.vol.write(ino, at as u64, &part).unwrap();
+            rig.vol.files().write(ino, at as u64, &part).unwrap();
             content.resize(content.len().max(at + part.len()), 0);
             content[at..at + part.len()].copy_from_slice(&part);
             assert!(rig.read_all(ino) == content, "round {round}");

@@ -30,7 +30,7 @@ fn levels() -> [u64; 4] {
 fn write_all(rig: &Rig, ino: u32, at: u64, bytes: &[u8]) {
     let mut done = 0;
     while done < bytes.len() {
-        done += rig.vol.write(ino, at + done as u64, &bytes[done..]).unwrap();
+        done += rig.vol.files().write(ino, at + done as u64, &bytes[done..]).unwrap();
     }
 }
 
@@ -51,17 +51,17 @@ fn what_debugfs_has_mapped_is_read_changed_and_freed() {
     let rig = mount(bytes);
     let mut model = std::fs::read(&source).unwrap();
     assert!(rig.read_all(ino) == model);
-    assert_eq!(rig.vol.seek(ino, 300_000 / 1024 * 1024 + 1024, Seek::Data).unwrap(), far);
+    assert_eq!(rig.vol.files().seek(ino, 300_000 / 1024 * 1024 + 1024, Seek::Data).unwrap(), far);
     write_all(&rig, ino, 10_000, &content[5000..105_000]);
     model[10_000..110_000].copy_from_slice(&content[5000..105_000]);
-    assert!(matches!(rig.vol.fallocate(ino, Fallocate::Allocate, 0, 10), Err(Error::Unsupported(_))));
-    assert!(matches!(rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, 10), Err(Error::Unsupported(_))));
+    assert!(matches!(rig.vol.files().fallocate(ino, Fallocate::Allocate, 0, 10), Err(Error::Unsupported(_))));
+    assert!(matches!(rig.vol.files().fallocate(ino, Fallocate::ZeroRange, 0, 10), Err(Error::Unsupported(_))));
     let bytes = rig.unmount_checked();
     assert!(dump(&bytes, "f0") == model);
     let free = free_blocks(&bytes);
     let rig = mount(bytes);
     let held = rig.vol.getattr(ino).unwrap().blocks / 2;
-    rig.vol.unlink(ROOT, b"f0").unwrap();
+    rig.vol.names().unlink(ROOT, b"f0").unwrap();
     let bytes = rig.unmount_checked();
     assert_eq!(free_blocks(&bytes), free + held);
 }
@@ -83,16 +83,16 @@ fn every_level_is_made_and_freed_with_its_pointer_blocks() {
     let rig = mount(bytes);
     for &at in &places {
         let mut buf = vec![0; part.len()];
-        rig.vol.read(ino, at, &mut buf).unwrap();
+        rig.vol.files().read(ino, at, &mut buf).unwrap();
         assert!(buf == part);
     }
     // From the front, and then from the end.
     let size = rig.vol.getattr(ino).unwrap().size;
-    rig.vol.fallocate(ino, Fallocate::PunchHole, 0, (levels()[2] - 1) * 1024).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::PunchHole, 0, (levels()[2] - 1) * 1024).unwrap();
     assert_eq!(rig.vol.getattr(ino).unwrap().blocks / 2, 3 + 4 + 7);
-    rig.vol.truncate(ino, levels()[3] * 1024 - 1).unwrap();
+    rig.vol.files().truncate(ino, levels()[3] * 1024 - 1).unwrap();
     assert_eq!(rig.vol.getattr(ino).unwrap().blocks / 2, 3 + 2 + 4);
-    rig.vol.fallocate(ino, Fallocate::PunchHole, 0, size).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::PunchHole, 0, size).unwrap();
     assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
     bytes = rig.unmount_checked();
     assert_eq!(free_blocks(&bytes), empty);
@@ -103,12 +103,12 @@ fn a_file_ends_where_its_pointers_end() {
     let ino = ino_of(&bytes, "f0");
     let rig = mount(bytes);
     let most = (levels()[3] + PER * PER * PER) * 1024;
-    assert!(matches!(rig.vol.truncate(ino, most + 1), Err(Error::FileTooBig)));
-    rig.vol.truncate(ino, most).unwrap();
-    assert!(matches!(rig.vol.write(ino, most, b"x"), Err(Error::FileTooBig)));
-    assert_eq!(rig.vol.write(ino, most - 2, b"xyz").unwrap(), 2);
+    assert!(matches!(rig.vol.files().truncate(ino, most + 1), Err(Error::FileTooBig)));
+    rig.vol.files().truncate(ino, most).unwrap();
+    assert!(matches!(rig.vol.files().write(ino, most, b"x"), Err(Error::FileTooBig)));
+    assert_eq!(rig.vol.files().write(ino, most - 2, b"xyz").unwrap(), 2);
     let mut buf = [0; 9];
-    assert_eq!(rig.vol.read(ino, most - 4, &mut buf).unwrap(), 4);
+    assert_eq!(rig.vol.files().read(ino, most - 4, &mut buf).unwrap(), 4);
     assert_eq!(&buf[..4], b"\0\0xy");
     rig.unmount_checked();
 }
@@ -118,8 +118,8 @@ fn what_cannot_be_counted_is_too_large() {
     let bytes = mkfs("32M", &["-b", "4096", "-O", "^extent,^64bit,^huge_file"], 1);
     let ino = ino_of(&bytes, "f0");
     let rig = mount(bytes);
-    assert!(matches!(rig.vol.truncate(ino, 2 << 40), Err(Error::FileTooBig)));
-    rig.vol.truncate(ino, (2 << 40) - (3 << 30)).unwrap();
+    assert!(matches!(rig.vol.files().truncate(ino, 2 << 40), Err(Error::FileTooBig)));
+    rig.vol.files().truncate(ino, (2 << 40) - (3 << 30)).unwrap();
     rig.unmount_checked();
 }
 
@@ -128,19 +128,19 @@ fn a_full_volume_takes_no_half_of_a_branch() {
     let (ino, other) = (ino_of(&bytes, "f0"), ino_of(&bytes, "f1"));
     let rig = mount(bytes);
     let mut filled = 0;
-    while rig.vol.append(ino, &[7; 1024]).is_ok() {
+    while rig.vol.files().append(ino, &[7; 1024]).is_ok() {
         filled += 1;
     }
     assert!(filled > 1000, "{filled}");
-    assert!(matches!(rig.vol.write(other, levels()[3] * 1024, b"x"), Err(Error::NoSpace(_))));
+    assert!(matches!(rig.vol.files().write(other, levels()[3] * 1024, b"x"), Err(Error::NoSpace(_))));
     assert_eq!(rig.vol.getattr(other).unwrap().blocks, 0);
-    rig.vol.fallocate(ino, Fallocate::PunchHole, 20 * 1024, 20 * 1024).unwrap();
-    rig.vol.write(other, levels()[3] * 1024, b"x").unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::PunchHole, 20 * 1024, 20 * 1024).unwrap();
+    rig.vol.files().write(other, levels()[3] * 1024, b"x").unwrap();
     assert_eq!(rig.vol.getattr(other).unwrap().blocks / 2, 4);
     bytes = rig.unmount_checked();
     let rig = mount(bytes);
-    rig.vol.truncate(ino, 0).unwrap();
-    rig.vol.truncate(other, 0).unwrap();
+    rig.vol.files().truncate(ino, 0).unwrap();
+    rig.vol.files().truncate(other, 0).unwrap();
     rig.unmount_checked();
 }
 
@@ -148,21 +148,21 @@ fn directories_and_long_symlinks_have_block_maps_too() {
     for features in ["^extent,^64bit", "^extent,^64bit,^dir_index"] {
         let bytes = mkfs("32M", &["-b", "1024", "-N", "4096", "-O", features], 0);
         let rig = mount(bytes);
-        let dir = rig.vol.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
+        let dir = rig.vol.names().mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
         let name = |i: u32| format!("{i:0>100}");
         // More than the direct blocks, and more than one level of the index.
         for i in 0..2000 {
-            rig.vol.create(dir, name(i).as_bytes(), 0o644, USER).unwrap();
+            rig.vol.names().create(dir, name(i).as_bytes(), 0o644, USER).unwrap();
         }
         let target = "t/".repeat(200);
-        let link = rig.vol.symlink(ROOT, b"slow", target.as_bytes(), USER).unwrap();
-        assert_eq!((link.blocks, rig.vol.readlink(link.ino).unwrap()), (2, target.clone().into_bytes()));
+        let link = rig.vol.names().symlink(ROOT, b"slow", target.as_bytes(), USER).unwrap();
+        assert_eq!((link.blocks, rig.vol.names().readlink(link.ino).unwrap()), (2, target.clone().into_bytes()));
         let rig = mount(rig.unmount_checked());
         assert!(rig.vol.getattr(dir).unwrap().size > 200 << 10);
-        assert_eq!(rig.vol.readlink(link.ino).unwrap(), target.into_bytes());
-        (0..2000).for_each(|i| rig.vol.unlink(dir, name(i).as_bytes()).unwrap());
-        rig.vol.rmdir(ROOT, b"d").unwrap();
-        rig.vol.unlink(ROOT, b"slow").unwrap();
+        assert_eq!(rig.vol.names().readlink(link.ino).unwrap(), target.into_bytes());
+        (0..2000).for_each(|i| rig.vol.names().unlink(dir, name(i).as_bytes()).unwrap());
+        rig.vol.names().rmdir(ROOT, b"d").unwrap();
+        rig.vol.names().unlink(ROOT, b"slow").unwrap();
         rig.unmount_checked();
     }
 }

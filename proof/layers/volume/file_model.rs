@@ -31,7 +31,7 @@ fn shift(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model) {
     let (at, len) = (random.below(size / cluster + 1) * cluster, (1 + random.below(30)) * cluster);
     let (how, reached) =
         if random.below(2) == 0 { (Fallocate::CollapseRange, at + len) } else { (Fallocate::InsertRange, at) };
-    let result = rig.vol.fallocate(ino, how, at, len);
+    let result = rig.vol.files().fallocate(ino, how, at, len);
     if reached >= size {
         assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
         return;
@@ -55,48 +55,48 @@ fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64
         kind @ 7..=10 if !extents => {
             use Fallocate::{Allocate, KeepSize, ZeroRange, ZeroRangeKeepSize};
             let how = [ZeroRange, ZeroRangeKeepSize, Allocate, KeepSize][kind as usize - 7];
-            let refused = vol.fallocate(ino, how, at, len);
+            let refused = vol.files().fallocate(ino, how, at, len);
             assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
         }
         0..=3 => {
             let bytes = random.bytes(len as usize);
-            assert_eq!(vol.write(ino, at, &bytes).unwrap(), bytes.len());
+            assert_eq!(vol.files().write(ino, at, &bytes).unwrap(), bytes.len());
             model.write(range.0, &bytes);
         }
         4 => {
             let bytes = random.bytes(len as usize);
-            assert_eq!(vol.append(ino, &bytes).unwrap(), model.0.len() as u64);
+            assert_eq!(vol.files().append(ino, &bytes).unwrap(), model.0.len() as u64);
             model.0.extend_from_slice(&bytes);
         }
         5 => {
             let size = random.below(model.0.len() as u64 + 5000);
-            vol.truncate(ino, size).unwrap();
+            vol.files().truncate(ino, size).unwrap();
             model.0.resize(size as usize, 0);
         }
         6 => {
-            vol.fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
+            vol.files().fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
             model.zero(range.0, range.1, false);
         }
         7 => {
-            vol.fallocate(ino, Fallocate::ZeroRange, at, len).unwrap();
+            vol.files().fallocate(ino, Fallocate::ZeroRange, at, len).unwrap();
             model.zero(range.0, range.1, true);
         }
         8 => {
-            vol.fallocate(ino, Fallocate::ZeroRangeKeepSize, at, len).unwrap();
+            vol.files().fallocate(ino, Fallocate::ZeroRangeKeepSize, at, len).unwrap();
             model.zero(range.0, range.1, false);
         }
         9 => {
-            vol.fallocate(ino, Fallocate::Allocate, at, len).unwrap();
+            vol.files().fallocate(ino, Fallocate::Allocate, at, len).unwrap();
             model.0.resize(model.0.len().max(range.0 + range.1), 0);
         }
-        10 => vol.fallocate(ino, Fallocate::KeepSize, at, len).unwrap(),
+        10 => vol.files().fallocate(ino, Fallocate::KeepSize, at, len).unwrap(),
         11 | 12 if extents => shift(rig, random, ino, model),
         _ => rig.env.advance(random.below(2) * 1_000_000),
     }
     assert_eq!(vol.getattr(ino).unwrap().size, model.0.len() as u64);
     let from = random.below(model.0.len() as u64 + 1) as usize;
     let mut buf = vec![0xEE; random.below(20_000) as usize];
-    let n = vol.read(ino, from as u64, &mut buf).unwrap();
+    let n = vol.files().read(ino, from as u64, &mut buf).unwrap();
     assert_eq!(n, buf.len().min(model.0.len() - from));
     assert!(buf[..n] == model.0[from..from + n], "inode {ino} differs in {from}..{}", from + n);
 }
@@ -104,9 +104,9 @@ fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64
 /// Data runs cover every byte that is not zero; what lies outside them is zeros.
 fn check_seek(rig: &Rig, ino: Ino, model: &Model) {
     let mut at = 0;
-    while let Ok(data) = rig.vol.seek(ino, at, Seek::Data) {
+    while let Ok(data) = rig.vol.files().seek(ino, at, Seek::Data) {
         assert!(model.0[at as usize..data as usize].iter().all(|b| *b == 0));
-        at = rig.vol.seek(ino, data, Seek::Hole).unwrap();
+        at = rig.vol.files().seek(ino, data, Seek::Hole).unwrap();
         assert!(at > data);
     }
     assert!(model.0[at as usize..].iter().all(|b| *b == 0));

@@ -15,7 +15,7 @@ over_engines! {
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 fn file(rig: &Rig) -> Ino {
-    rig.vol.create(ROOT, b"a", 0o644, USER).unwrap().ino
+    rig.vol.names().create(ROOT, b"a", 0o644, USER).unwrap().ino
 }
 
 /// Some parts of a content of `size` bytes, in order: few and short, or many and long.
@@ -42,30 +42,30 @@ fn run(rig: Rig, most: u64) -> u64 {
         match random.below(4) {
             0 => {
                 let bytes = random.bytes(len as usize);
-                v.write(ino, at, &bytes).unwrap();
+                v.files().write(ino, at, &bytes).unwrap();
                 content.resize(content.len().max((at + len) as usize), 0);
                 content[at as usize..(at + len) as usize].copy_from_slice(&bytes);
             }
             1 => {
                 let size = content.len() as u64;
-                let punched = v.fallocate(ino, Fallocate::PunchHole, at, len).is_ok();
+                let punched = v.files().fallocate(ino, Fallocate::PunchHole, at, len).is_ok();
                 let hole = (at.min(size) as usize)..((at + len).min(size) as usize);
                 content[hole].iter_mut().filter(|_| punched).for_each(|byte| *byte = 0);
             }
             2 => {
-                v.setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() }).unwrap();
+                v.inode_ops().setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() }).unwrap();
                 content.resize(at as usize, 0);
                 // What is allocated behind the end is no matter.
-                let _may_not_be = v.fallocate(ino, Fallocate::KeepSize, at, len);
+                let _may_not_be = v.files().fallocate(ino, Fallocate::KeepSize, at, len);
             }
             _ => {
                 content.resize(most as usize, 0);
-                v.setattr(ino, &SetAttr { size: Some(most), ..SetAttr::default() }).unwrap();
+                v.inode_ops().setattr(ino, &SetAttr { size: Some(most), ..SetAttr::default() }).unwrap();
             }
         }
         let parts = parts(&mut random, content.len() as u64, n % 3 == 0);
         let batch = Batch::over(ino, parts.iter().map(|(at, bytes)| (*at, &bytes[..]))).unwrap();
-        match v.apply_batches(&[&batch]) {
+        match v.ranges().apply_batches(&[&batch]) {
             // Of a block map, what one operation takes.
             Err(Error::TooBig { .. }) => {}
             done => {
@@ -103,8 +103,9 @@ fn parts_of_contents_of_inodes() {
 fn what_is_no_part_is_refused() {
     let rig = mount(mkfs("32M", &["-b", "1024"], 0));
     let (v, ino) = (&rig.vol, file(&rig));
-    v.write(ino, 0, &[1; 5000]).unwrap();
-    let write = |ino: Ino, parts: &[(u64, &[u8])]| v.apply_batches(&[&Batch::over(ino, parts.iter().copied())?]);
+    v.files().write(ino, 0, &[1; 5000]).unwrap();
+    let write =
+        |ino: Ino, parts: &[(u64, &[u8])]| v.ranges().apply_batches(&[&Batch::over(ino, parts.iter().copied())?]);
     let refused = |parts: &[(u64, &[u8])]| write(ino, parts).unwrap_err();
     assert!(matches!(refused(&[(100, &[2; 10]), (4999, &[2; 2])]), Error::Shorter { size: 5000 }));
     assert!(matches!(refused(&[(u64::MAX, &[2; 2])]), Error::Shorter { size: 5000 }));

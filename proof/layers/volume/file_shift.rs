@@ -28,10 +28,10 @@ fn every_other_block(rig: &Rig, ino: Ino, blocks: u64) -> Vec<u8> {
     let mut random = Random(3);
     for at in (0..blocks).step_by(2) {
         let bytes = random.bytes(BLOCK as usize);
-        rig.vol.write(ino, at * BLOCK, &bytes).unwrap();
+        rig.vol.files().write(ino, at * BLOCK, &bytes).unwrap();
         content[(at * BLOCK) as usize..][..BLOCK as usize].copy_from_slice(&bytes);
     }
-    rig.vol.truncate(ino, blocks * BLOCK).unwrap();
+    rig.vol.files().truncate(ino, blocks * BLOCK).unwrap();
     content
 }
 
@@ -46,10 +46,10 @@ fn a_tree_of_three_levels_moves_as_one() {
         let at = random.below(content.len() as u64 / BLOCK - 200) * BLOCK;
         let len = (1 + random.below(150)) * BLOCK;
         if random.below(2) == 0 {
-            rig.vol.fallocate(ino, Fallocate::CollapseRange, at, len).unwrap();
+            rig.vol.files().fallocate(ino, Fallocate::CollapseRange, at, len).unwrap();
             content.drain(at as usize..(at + len) as usize);
         } else {
-            rig.vol.fallocate(ino, Fallocate::InsertRange, at, len).unwrap();
+            rig.vol.files().fallocate(ino, Fallocate::InsertRange, at, len).unwrap();
             content.splice(at as usize..at as usize, vec![0; len as usize]);
         }
     }
@@ -66,13 +66,13 @@ fn what_the_journal_cannot_hold_is_refused_and_nothing_has_changed() {
     let content = every_other_block(&rig, ino, 46_000);
     let before = rig.vol.getattr(ino).unwrap();
     for how in [Fallocate::InsertRange, Fallocate::CollapseRange] {
-        let refused = rig.vol.fallocate(ino, how, 10 * BLOCK, 20 * BLOCK);
+        let refused = rig.vol.files().fallocate(ino, how, 10 * BLOCK, 20 * BLOCK);
         assert!(matches!(refused, Err(Error::Unsupported(ref why)) if why.contains("journal")), "{how:?}: {refused:?}");
     }
     assert_eq!(rig.vol.getattr(ino).unwrap(), before);
     assert!(rig.read_all(ino) == content);
-    rig.vol.fallocate(ino, Fallocate::InsertRange, 45_000 * BLOCK, 4 * BLOCK).unwrap();
-    rig.vol.fallocate(ino, Fallocate::CollapseRange, 45_000 * BLOCK, 4 * BLOCK).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::InsertRange, 45_000 * BLOCK, 4 * BLOCK).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::CollapseRange, 45_000 * BLOCK, 4 * BLOCK).unwrap();
     assert!(rig.read_all(ino) == content);
     rig.unmount_checked();
 }
@@ -82,7 +82,7 @@ fn a_range_in_more_groups_than_the_journal_holds_is_punched_first() {
     let ino = ino_of(&base, "f0");
     let rig = mount(base);
     let content = Random(8).bytes(50 << 20);
-    rig.vol.write(ino, 0, &content).unwrap();
+    rig.vol.files().write(ino, 0, &content).unwrap();
     let base = rig.unmount_checked();
 
     let env = || Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
@@ -91,7 +91,7 @@ fn a_range_in_more_groups_than_the_journal_holds_is_punched_first() {
     let (engine, vol) = open(store, env(), options());
     let handles = engine.stats().handles;
     let (at, len) = (3 << 20, 44 << 20);
-    vol.fallocate(ino, Fallocate::CollapseRange, at, len).unwrap();
+    vol.files().fallocate(ino, Fallocate::CollapseRange, at, len).unwrap();
     assert!(engine.stats().handles > handles + 2, "too few operations to be a test");
     engine.checkpoint_all().unwrap();
     let (media, events) = (medium(&base), domain.take());
@@ -102,7 +102,7 @@ fn a_range_in_more_groups_than_the_journal_holds_is_punched_first() {
         let (engine, vol) = open(store.clone(), env(), options());
         let size = vol.getattr(ino).unwrap().size;
         let mut found = vec![0; size as usize];
-        vol.read(ino, 0, &mut found).unwrap();
+        vol.files().read(ino, 0, &mut found).unwrap();
         if size < content.len() as u64 {
             assert!(found[..at as usize] == content[..at as usize]);
             assert!(found[at as usize..] == content[(at + len) as usize..]);

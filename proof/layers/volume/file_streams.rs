@@ -19,10 +19,11 @@ fn files_that_grow_together_stay_in_few_pieces() {
         let each = 5000 / files;
         for _ in 0..each {
             for ino in &inos {
-                rig.vol.append(*ino, &bytes).unwrap();
+                rig.vol.files().append(*ino, &bytes).unwrap();
             }
         }
-        let pieces: Vec<usize> = inos.iter().map(|ino| rig.vol.extents(*ino, 0, u64::MAX).unwrap().len()).collect();
+        let pieces: Vec<usize> =
+            inos.iter().map(|ino| rig.vol.files().extents(*ino, 0, u64::MAX).unwrap().len()).collect();
         assert!(pieces.iter().all(|n| *n <= 8), "{files} files of {each} blocks: {pieces:?}");
         rig.unmount_checked();
     }
@@ -34,10 +35,10 @@ fn a_mebibyte_is_one_call() {
     // A cache of a mebibyte would end a transaction with each of them.
     let rig = Setup::current().with_cache(32 << 20).run(|| mount(image));
     let mut bytes = Random(1).bytes(1 << 20);
-    rig.vol.append(ino, &bytes).unwrap();
+    rig.vol.files().append(ino, &bytes).unwrap();
     let before = rig.store.stats();
     for _ in 0..100 {
-        rig.vol.append(ino, &bytes).unwrap();
+        rig.vol.files().append(ino, &bytes).unwrap();
     }
     let written = rig.store.stats();
     let (writes, reads) = (written.writes - before.writes, written.reads - before.reads);
@@ -47,7 +48,7 @@ fn a_mebibyte_is_one_call() {
     let by_block = Setup::current().goes_block_by_block();
     assert!(by_block || writes <= most && reads <= 10, "{writes} writes and {reads} reads for 100 MiB");
     for i in 0..100 {
-        rig.vol.read(ino, i << 20, &mut bytes).unwrap();
+        rig.vol.files().read(ino, i << 20, &mut bytes).unwrap();
     }
     let read = rig.store.stats();
     assert!(read.reads - written.reads <= 110, "{} reads for 100 MiB", read.reads - written.reads);

@@ -24,16 +24,16 @@ fn threads_do_not_disturb_each_other() {
                         let data = random.bytes(len);
                         match random.below(6) {
                             0..=2 => {
-                                rig.vol.write(ino, at as u64, &data).unwrap();
+                                rig.vol.files().write(ino, at as u64, &data).unwrap();
                                 model.resize(model.len().max(at + len), 0);
                                 model[at..at + len].copy_from_slice(&data);
                             }
                             3 => {
-                                rig.vol.truncate(ino, at as u64).unwrap();
+                                rig.vol.files().truncate(ino, at as u64).unwrap();
                                 model.resize(at, 0);
                             }
                             4 => {
-                                rig.vol.fallocate(ino, Fallocate::PunchHole, at as u64, len as u64).unwrap();
+                                rig.vol.files().fallocate(ino, Fallocate::PunchHole, at as u64, len as u64).unwrap();
                                 let end = (at + len).min(model.len());
                                 model[at.min(end)..end].fill(0);
                             }
@@ -41,9 +41,9 @@ fn threads_do_not_disturb_each_other() {
                         }
                         // A record of the shared file: whose, and which.
                         let record = [n as u32, step].map(u32::to_le_bytes).concat();
-                        rig.vol.append(log, &record.repeat(40)).unwrap();
+                        rig.vol.files().append(log, &record.repeat(40)).unwrap();
                         let mut seen = vec![0; model.len()];
-                        rig.vol.read(ino, 0, &mut seen).unwrap();
+                        rig.vol.files().read(ino, 0, &mut seen).unwrap();
                         assert!(seen == model, "thread {n}, step {step}");
                     }
                     model

@@ -46,22 +46,22 @@ fn every_other_block_in_order() {
     let (ino, blocks) = (ino_of(&bytes, "f0"), 70_000);
     let rig = mount(bytes);
     for block in (0..blocks).step_by(2) {
-        rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+        rig.vol.files().write(ino, block * BLOCK, &mark(block)).unwrap();
     }
-    rig.vol.truncate(ino, blocks * BLOCK).unwrap();
+    rig.vol.files().truncate(ino, blocks * BLOCK).unwrap();
     let bytes = rig.unmount_checked();
     assert!(depth(&bytes, "f0") >= 3, "only {} levels", depth(&bytes, "f0"));
     let rig = mount(bytes);
     check_blocks(&rig, ino, blocks, |b| b % 2 == 0);
     // The other half joins them: extents become fewer.
     for block in (1..blocks).step_by(2) {
-        rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+        rig.vol.files().write(ino, block * BLOCK, &mark(block)).unwrap();
     }
     check_blocks(&rig, ino, blocks, |_| true);
     let bytes = rig.unmount_checked();
     let rig = mount(bytes);
     for keep in [blocks - 1, 50_001, 20_000, 300, 299, 3, 0] {
-        rig.vol.truncate(ino, keep * BLOCK).unwrap();
+        rig.vol.files().truncate(ino, keep * BLOCK).unwrap();
         check_blocks(&rig, ino, keep, |_| true);
     }
     assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
@@ -77,11 +77,11 @@ fn random_order_then_random_holes() {
         let mut random = Random(seed);
         let mut stored = vec![false; blocks as usize];
         let rig = mount(bytes);
-        rig.vol.truncate(ino, blocks * BLOCK).unwrap();
+        rig.vol.files().truncate(ino, blocks * BLOCK).unwrap();
         for _ in 0..9000 {
             let block = random.below(blocks / 2) * 2;
             stored[block as usize] = true;
-            rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+            rig.vol.files().write(ino, block * BLOCK, &mark(block)).unwrap();
         }
         check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
         let bytes = rig.unmount_checked();
@@ -92,12 +92,12 @@ fn random_order_then_random_holes() {
             let (at, len) = (random.below(blocks), 1 + random.below(most));
             let end = (at + len).min(blocks);
             stored[at as usize..end as usize].fill(false);
-            rig.vol.fallocate(ino, Fallocate::PunchHole, at * BLOCK, (end - at) * BLOCK).unwrap();
+            rig.vol.files().fallocate(ino, Fallocate::PunchHole, at * BLOCK, (end - at) * BLOCK).unwrap();
         }
         check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
         let bytes = rig.unmount_checked();
         let rig = mount(bytes);
-        rig.vol.fallocate(ino, Fallocate::PunchHole, 0, blocks * BLOCK).unwrap();
+        rig.vol.files().fallocate(ino, Fallocate::PunchHole, 0, blocks * BLOCK).unwrap();
         assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
         rig.unmount_checked();
     }
@@ -110,14 +110,14 @@ fn unwritten_extents_are_converted_exactly_where_written() {
     let mut random = Random(3);
     let mut stored = vec![false; blocks as usize];
     let rig = mount(bytes);
-    rig.vol.fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
     let held = rig.vol.getattr(ino).unwrap().blocks;
     assert!(held >= blocks * 2);
     check_blocks(&rig, ino, blocks, |_| false);
     for _ in 0..5000 {
         let block = random.below(blocks);
         stored[block as usize] = true;
-        rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+        rig.vol.files().write(ino, block * BLOCK, &mark(block)).unwrap();
     }
     check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
     let bytes = rig.unmount_checked();
@@ -126,13 +126,13 @@ fn unwritten_extents_are_converted_exactly_where_written() {
     let rig = mount(bytes);
     assert!(dumped == rig.read_all(ino));
     // And back: the whole file is unwritten again, without a block more or less than its nodes.
-    rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
     check_blocks(&rig, ino, blocks, |_| false);
     for block in 0..blocks {
-        rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+        rig.vol.files().write(ino, block * BLOCK, &mark(block)).unwrap();
     }
     check_blocks(&rig, ino, blocks, |_| true);
-    rig.vol.truncate(ino, 0).unwrap();
+    rig.vol.files().truncate(ino, 0).unwrap();
     assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
     rig.unmount_checked();
 }
@@ -142,15 +142,15 @@ fn long_extents_end_where_ext4_ends_them() {
     let ino = ino_of(&bytes, "f0");
     let rig = mount(bytes);
     let blocks = 150_000u64;
-    rig.vol.fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
     let piece: Vec<u8> = (0..1000).flat_map(mark).collect();
     for i in 0..blocks / 1000 {
-        rig.vol.write(ino, i * 1000 * BLOCK, &piece).unwrap();
+        rig.vol.files().write(ino, i * 1000 * BLOCK, &piece).unwrap();
     }
     let bytes = rig.unmount_checked();
     let rig = mount(bytes);
     assert!(rig.read_all(ino).chunks(piece.len()).all(|chunk| chunk == piece));
-    rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
+    rig.vol.files().fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
     assert!(rig.read_all(ino).iter().all(|b| *b == 0));
     rig.unmount_checked();
 }
@@ -159,32 +159,32 @@ fn extents_that_have_merged_fit_into_the_root_again() {
     let rig = mount(mkfs("32M", &["-b", "1024", "-N", "64"], 0));
     // In groups of their own: files that grow side by side fill each other's holes.
     let inos = ["d0", "d1", "d2"].map(|name| {
-        let dir = rig.vol.mkdir(ROOT, name.as_bytes(), 0o755, USER).unwrap().ino;
+        let dir = rig.vol.names().mkdir(ROOT, name.as_bytes(), 0o755, USER).unwrap().ino;
         // What stood here leaves its place to the node of the tree.
-        let before = rig.vol.create(dir, b"before", 0o644, USER).unwrap().ino;
-        rig.vol.write(before, 0, &mark(0)).unwrap();
-        let ino = rig.vol.create(dir, b"f", 0o644, USER).unwrap().ino;
-        rig.vol.fallocate(ino, Fallocate::KeepSize, 0, BLOCK).unwrap();
-        rig.vol.unlink(dir, b"before").unwrap();
+        let before = rig.vol.names().create(dir, b"before", 0o644, USER).unwrap().ino;
+        rig.vol.files().write(before, 0, &mark(0)).unwrap();
+        let ino = rig.vol.names().create(dir, b"f", 0o644, USER).unwrap().ino;
+        rig.vol.files().fallocate(ino, Fallocate::KeepSize, 0, BLOCK).unwrap();
+        rig.vol.names().unlink(dir, b"before").unwrap();
         ino
     });
     rig.vol.sync().unwrap();
     let blocks = 20;
     // Unwritten extents that are filled, holes that are filled by writing, and by allocating.
-    rig.vol.fallocate(inos[0], Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
+    rig.vol.files().fallocate(inos[0], Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
     for ino in inos {
         for block in (0..blocks).step_by(2) {
-            rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+            rig.vol.files().write(ino, block * BLOCK, &mark(block)).unwrap();
         }
     }
     let bytes = rig.unmount_checked();
     assert_eq!(["d0/f", "d1/f", "d2/f"].map(|name| depth(&bytes, name)), [1; 3]);
     let rig = mount(bytes);
     for block in (1..blocks).step_by(2) {
-        rig.vol.write(inos[0], block * BLOCK, &mark(block)).unwrap();
-        rig.vol.write(inos[1], block * BLOCK, &mark(block)).unwrap();
+        rig.vol.files().write(inos[0], block * BLOCK, &mark(block)).unwrap();
+        rig.vol.files().write(inos[1], block * BLOCK, &mark(block)).unwrap();
     }
-    rig.vol.fallocate(inos[2], Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
+    rig.vol.files().fallocate(inos[2], Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
     check_blocks(&rig, inos[0], blocks, |_| true);
     check_blocks(&rig, inos[1], blocks, |_| true);
     check_blocks(&rig, inos[2], blocks, |_| false);

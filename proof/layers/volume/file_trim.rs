@@ -19,22 +19,22 @@ fn used() -> (Rig, u32, u32) {
     let image = mkfs("16M", &["-b", "1024", "-g", "2048", "-J", "size=1"], 2);
     let (a, b) = (ino_of(&image, "f0"), ino_of(&image, "f1"));
     let rig = mount(image);
-    rig.vol.write(a, 0, &Random(1).bytes(3 << 20)).unwrap();
-    rig.vol.write(b, 0, &Random(2).bytes(3 << 20)).unwrap();
+    rig.vol.files().write(a, 0, &Random(1).bytes(3 << 20)).unwrap();
+    rig.vol.files().write(b, 0, &Random(2).bytes(3 << 20)).unwrap();
     rig.vol.sync().unwrap();
     (rig, a, b)
 }
 
 fn what_is_free_is_given_back_once_its_freeing_is_durable() {
     let (rig, a, b) = used();
-    let all = rig.vol.trim(0, u64::MAX, 0).unwrap();
+    let all = rig.vol.space().trim(0, u64::MAX, 0).unwrap();
     assert_eq!(all, rig.vol.statfs().free * 1024);
     let before = zeros(&rig.store.to_bytes());
-    rig.vol.truncate(a, 0).unwrap();
-    assert_eq!(rig.vol.trim(0, u64::MAX, 0).unwrap(), all, "the freeing is not durable");
+    rig.vol.files().truncate(a, 0).unwrap();
+    assert_eq!(rig.vol.space().trim(0, u64::MAX, 0).unwrap(), all, "the freeing is not durable");
     assert_eq!(zeros(&rig.store.to_bytes()), before);
     rig.vol.sync().unwrap();
-    assert_eq!(rig.vol.trim(0, u64::MAX, 0).unwrap(), rig.vol.statfs().free * 1024);
+    assert_eq!(rig.vol.space().trim(0, u64::MAX, 0).unwrap(), rig.vol.statfs().free * 1024);
     assert!(zeros(&rig.store.to_bytes()) > before + (3 << 20) - 4096);
     assert!(rig.read_all(b) == Random(2).bytes(3 << 20));
     rig.unmount_checked();
@@ -43,17 +43,17 @@ fn what_is_free_is_given_back_once_its_freeing_is_durable() {
 fn ranges_and_minimums_are_kept() {
     let (rig, _, b) = used();
     for hole in 0..40 {
-        rig.vol.fallocate(b, Fallocate::PunchHole, hole * 50_000, 10_240 + hole % 2 * 10_240).unwrap();
+        rig.vol.files().fallocate(b, Fallocate::PunchHole, hole * 50_000, 10_240 + hole % 2 * 10_240).unwrap();
     }
     rig.vol.sync().unwrap();
-    let free = rig.vol.trim(0, u64::MAX, 0).unwrap();
-    let parts: u64 = (0..16).map(|mib| rig.vol.trim(mib << 20, 1 << 20, 0).unwrap()).sum();
+    let free = rig.vol.space().trim(0, u64::MAX, 0).unwrap();
+    let parts: u64 = (0..16).map(|mib| rig.vol.space().trim(mib << 20, 1 << 20, 0).unwrap()).sum();
     assert_eq!(parts, free);
-    let large = rig.vol.trim(0, u64::MAX, 15 << 10).unwrap();
+    let large = rig.vol.space().trim(0, u64::MAX, 15 << 10).unwrap();
     assert!(free - large >= 20 * 8 * 1024, "holes of less than 15 KiB stay: {large} of {free}");
     assert!(free - large <= 20 * 11 * 1024 + (200 << 10), "and the others go: {large} of {free}");
     for (start, len, minimum) in [(16 << 20, 1 << 20, 0), (0, 1023, 0), (0, 1 << 20, 3 << 20)] {
-        assert!(matches!(rig.vol.trim(start, len, minimum), Err(Error::Invalid(_))), "{start} {len} {minimum}");
+        assert!(matches!(rig.vol.space().trim(start, len, minimum), Err(Error::Invalid(_))), "{start} {len} {minimum}");
     }
     rig.unmount_checked();
 }
@@ -69,11 +69,11 @@ fn threads_write_and_delete_while_the_volume_is_trimmed() {
                     let mut random = Random(u64::from(ino));
                     for _ in 0..60 {
                         let bytes = random.bytes(1 << 20);
-                        rig.vol.truncate(ino, random.below(100_000)).unwrap();
+                        rig.vol.files().truncate(ino, random.below(100_000)).unwrap();
                         let at = random.below(1 << 20);
-                        rig.vol.write(ino, at, &bytes).unwrap();
+                        rig.vol.files().write(ino, at, &bytes).unwrap();
                         let mut seen = vec![0; bytes.len()];
-                        rig.vol.read(ino, at, &mut seen).unwrap();
+                        rig.vol.files().read(ino, at, &mut seen).unwrap();
                         let lost: Vec<usize> = (0..bytes.len()).filter(|i| seen[*i] != bytes[*i]).collect();
                         let zeros = lost.iter().filter(|i| seen[**i] == 0).count();
                         let ends = [lost.first(), lost.last()].map(|i| i.map(|i| i + at as usize));
@@ -90,7 +90,7 @@ fn threads_write_and_delete_while_the_volume_is_trimmed() {
             })
             .collect();
         while writers.iter().any(|writer| !writer.is_finished()) {
-            rig.vol.trim(0, u64::MAX, 0).unwrap();
+            rig.vol.space().trim(0, u64::MAX, 0).unwrap();
         }
     });
     let image = rig.unmount();

@@ -26,8 +26,8 @@ fn free(fs: &Fs) -> (u64, u64) {
 
 fn file(fs: &Fs, name: &str) -> Ino {
     let ino = fs.create(ROOT, name);
-    fs.volume.write(ino, 0, &[7; 50_000]).expect("write");
-    fs.volume.looked_up(ino);
+    fs.volume.files().write(ino, 0, &[7; 50_000]).expect("write");
+    fs.volume.inode_ops().looked_up(ino);
     ino
 }
 
@@ -46,44 +46,44 @@ fn what_is_known_lives_until_it_is_forgotten() {
         let v = &fs.volume;
         let empty = free(&fs);
         let (removed, replaced, dir) = (file(&fs, "removed"), file(&fs, "replaced"), fs.mkdir(ROOT, "dir"));
-        v.looked_up(removed);
-        v.looked_up(dir);
-        v.setxattr(removed, b"user.large", &[1; 900], SetXattr::Any).expect("an attribute");
+        v.inode_ops().looked_up(removed);
+        v.inode_ops().looked_up(dir);
+        v.xattrs().setxattr(removed, b"user.large", &[1; 900], SetXattr::Any).expect("an attribute");
         fs.create(ROOT, "other");
         let full = free(&fs);
-        v.unlink(ROOT, b"removed").expect("unlink");
-        v.rename(ROOT, b"other", ROOT, b"replaced", Rename::Replace).expect("rename");
-        v.rmdir(ROOT, b"dir").expect("rmdir");
+        v.names().unlink(ROOT, b"removed").expect("unlink");
+        v.names().rename(ROOT, b"other", ROOT, b"replaced", Rename::Replace).expect("rename");
+        v.names().rmdir(ROOT, b"dir").expect("rmdir");
         for ino in [removed, replaced, dir] {
             must_live(&fs, ino, "removed");
         }
         assert_eq!(free(&fs), full, "{options:?}: nothing is freed");
-        let soon = v.statfs_forgetting();
+        let soon = v.inode_ops().statfs_forgetting();
         // What was opened by number reads on.
-        v.open(removed).expect("open");
+        v.inode_ops().open(removed).expect("open");
         let mut bytes = [0; 10];
-        assert_eq!(v.read(removed, 40_000, &mut bytes).expect("read"), 10);
+        assert_eq!(v.files().read(removed, 40_000, &mut bytes).expect("read"), 10);
         assert_eq!(bytes, [7; 10]);
         // Cut to nothing while it is open, it counts for what it has left.
-        v.truncate(removed, 0).expect("truncate");
-        let cut = v.statfs_forgetting();
+        v.files().truncate(removed, 0).expect("truncate");
+        let cut = v.inode_ops().statfs_forgetting();
         assert_eq!(cut.free, soon.free, "{options:?}: counted once");
-        v.release(removed).expect("release");
+        v.inode_ops().release(removed).expect("release");
         must_live(&fs, removed, "closed again");
-        v.forget(removed, 1).expect("forget");
+        v.inode_ops().forget(removed, 1).expect("forget");
         must_live(&fs, removed, "known once more");
-        assert!(v.create(dir, b"x", 0o644, USER).is_err(), "a directory that is removed takes no names");
+        assert!(v.names().create(dir, b"x", 0o644, USER).is_err(), "a directory that is removed takes no names");
         for ino in [removed, replaced, dir] {
-            v.forget(ino, 1).expect("forget");
+            v.inode_ops().forget(ino, 1).expect("forget");
             must_be_gone(&fs, ino, "forgotten");
         }
         // Values in inodes of their own come free, too, and are not in what was said before.
         let (files, blocks) = free(&fs);
         assert!(soon.free > full.1 && soon.free <= blocks, "{options:?}: {soon:?} said, {blocks} free");
         assert!(soon.files_free > full.0 && soon.files_free <= files, "{options:?}: {soon:?} said, {files} free");
-        let now = v.statfs_forgetting();
+        let now = v.inode_ops().statfs_forgetting();
         assert_eq!((now.files_free, now.free), (files, blocks), "{options:?}: nobody waits any more");
-        v.unlink(ROOT, b"replaced").expect("unlink");
+        v.names().unlink(ROOT, b"replaced").expect("unlink");
         assert_eq!(free(&fs), empty, "{options:?}");
         assert_clean(&fs.unmounted(), "all gone");
         assert_eq!(checked(&fs.unmounted()).orphans, 0);
@@ -96,9 +96,10 @@ fn the_last_of_users_and_knowers_deletes() {
     let empty = free(&fs);
     for forgotten_first in [true, false] {
         let ino = file(&fs, "f");
-        v.open(ino).expect("open");
-        v.unlink(ROOT, b"f").expect("unlink");
-        let (forget, release) = (|| v.forget(ino, 1).expect("forget"), || v.release(ino).expect("release"));
+        v.inode_ops().open(ino).expect("open");
+        v.names().unlink(ROOT, b"f").expect("unlink");
+        let (forget, release) =
+            (|| v.inode_ops().forget(ino, 1).expect("forget"), || v.inode_ops().release(ino).expect("release"));
         if forgotten_first {
             forget();
         } else {
@@ -114,15 +115,15 @@ fn the_last_of_users_and_knowers_deletes() {
     }
     // Who is forgotten before loses its name at once; whom nobody forgets that has a name keeps it.
     let (early, kept) = (file(&fs, "early"), file(&fs, "kept"));
-    v.forget(early, 5).expect("forget");
-    v.unlink(ROOT, b"early").expect("unlink");
+    v.inode_ops().forget(early, 5).expect("forget");
+    v.names().unlink(ROOT, b"early").expect("unlink");
     must_be_gone(&fs, early, "forgotten before");
-    v.link(kept, ROOT, b"again").expect("link");
-    v.unlink(ROOT, b"kept").expect("unlink");
-    v.forget(kept, 1).expect("forget");
-    v.forget(kept, 1).expect("forget what is not known");
+    v.names().link(kept, ROOT, b"again").expect("link");
+    v.names().unlink(ROOT, b"kept").expect("unlink");
+    v.inode_ops().forget(kept, 1).expect("forget");
+    v.inode_ops().forget(kept, 1).expect("forget what is not known");
     assert_eq!(v.getattr(kept).expect("it has a name").nlink, 1);
-    v.unlink(ROOT, b"again").expect("unlink");
+    v.names().unlink(ROOT, b"again").expect("unlink");
     assert_eq!(free(&fs), empty);
     assert_clean(&fs.unmounted(), "all gone");
 }
@@ -142,21 +143,21 @@ fn what_is_being_deleted_counts_as_free() {
 fn seen_while_deleting(fs: &Fs, (files, blocks): (u64, u64)) -> u32 {
     let v = &fs.volume;
     let ino = fs.create(ROOT, "large");
-    v.looked_up(ino);
+    v.inode_ops().looked_up(ino);
     for n in 0..90 {
-        v.write(ino, n << 20, &[n as u8; 1 << 20]).expect("write");
+        v.files().write(ino, n << 20, &[n as u8; 1 << 20]).expect("write");
     }
-    v.unlink(ROOT, b"large").expect("unlink");
+    v.names().unlink(ROOT, b"large").expect("unlink");
     // As under load: long after that.
     fs.env.advance(1_000_000_000);
     let (over, mut seen) = (AtomicBool::new(false), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _over = SetWhenDropped(&over);
-            v.forget(ino, 1).expect("forget");
+            v.inode_ops().forget(ino, 1).expect("forget");
         });
         while !over.load(SeqCst) {
-            let now = v.statfs_forgetting();
+            let now = v.inode_ops().statfs_forgetting();
             // Until the request to forget comes, the file has its blocks.
             if now.free > blocks / 2 {
                 assert!(now.free >= blocks && now.files_free >= files, "{now:?} of {files} and {blocks}");
@@ -172,20 +173,20 @@ fn a_crash_leaves_an_orphan() {
         let fs = Fs::mount(mkfs(16, options));
         let empty = free(&fs);
         let (removed, dir) = (file(&fs, "removed"), fs.mkdir(ROOT, "dir"));
-        fs.volume.looked_up(dir);
-        fs.volume.unlink(ROOT, b"removed").expect("unlink");
-        fs.volume.rmdir(ROOT, b"dir").expect("rmdir");
+        fs.volume.inode_ops().looked_up(dir);
+        fs.volume.names().unlink(ROOT, b"removed").expect("unlink");
+        fs.volume.names().rmdir(ROOT, b"dir").expect("rmdir");
         let crashed = fs.bytes();
         assert_eq!(checked(&crashed).orphans, 2, "{options:?}");
         let again = Fs::open(crashed);
-        assert_eq!(again.volume.process_orphans().expect("orphans").deleted, 2);
+        assert_eq!(again.volume.inode_ops().process_orphans().expect("orphans").deleted, 2);
         assert_eq!(free(&again), empty);
         for ino in [removed, dir] {
             must_be_gone(&again, ino, "processed");
         }
         assert_clean(&again.unmounted(), "recovered");
         // Nor is a clean end spoilt by what nobody has forgotten.
-        fs.volume.process_orphans().expect("orphans");
+        fs.volume.inode_ops().process_orphans().expect("orphans");
         assert_clean(&fs.unmounted(), "closed");
     }
 }
@@ -198,12 +199,12 @@ fn forgetting_may_meet_the_end() {
         let empty = free(&fs).0;
         for round in 0..6 {
             let inos: Vec<Ino> = (0..120).map(|n| file_of(&fs, &format!("{round}-{n}"))).collect();
-            (0..120).for_each(|n| v.unlink(ROOT, format!("{round}-{n}").as_bytes()).expect("unlink"));
+            (0..120).for_each(|n| v.names().unlink(ROOT, format!("{round}-{n}").as_bytes()).expect("unlink"));
             std::thread::scope(|scope| {
-                scope.spawn(|| inos.iter().for_each(|&ino| v.forget(ino, 1).expect("forget")));
-                scope.spawn(|| v.process_orphans().map(drop).expect("orphans"));
+                scope.spawn(|| inos.iter().for_each(|&ino| v.inode_ops().forget(ino, 1).expect("forget")));
+                scope.spawn(|| v.inode_ops().process_orphans().map(drop).expect("orphans"));
             });
-            v.process_orphans().expect("orphans");
+            v.inode_ops().process_orphans().expect("orphans");
             assert_eq!(free(&fs).0, empty, "{options:?}");
         }
         assert_clean(&fs.unmounted(), "both");
@@ -212,7 +213,7 @@ fn forgetting_may_meet_the_end() {
 
 fn file_of(fs: &Fs, name: &str) -> Ino {
     let ino = fs.create(ROOT, name);
-    fs.volume.looked_up(ino);
+    fs.volume.inode_ops().looked_up(ino);
     ino
 }
 
@@ -228,13 +229,13 @@ fn orphans_of_many_threads_come_and_go() {
                     for n in 0..400 {
                         let name = format!("{t}-{n}");
                         let ino = file_of(fs, &name);
-                        fs.volume.unlink(ROOT, name.as_bytes()).expect("unlink");
-                        fs.volume.forget(ino, 1).expect("forget");
+                        fs.volume.names().unlink(ROOT, name.as_bytes()).expect("unlink");
+                        fs.volume.inode_ops().forget(ino, 1).expect("forget");
                     }
                 });
             }
         });
-        let left = v.process_orphans().expect("orphans");
+        let left = v.inode_ops().process_orphans().expect("orphans");
         assert_eq!(left.deleted + left.truncated, 0, "{options:?}: entered and free");
         assert_clean(&fs.unmounted(), "come and gone");
     }

@@ -94,10 +94,10 @@ fn a_journal_elsewhere_is_refused() {
 fn no_file_can_own_the_journal() {
     let bytes = mkfs("32M", &["-b", "1024"], 1);
     let rig = mount(bytes);
-    assert!(matches!(rig.vol.write(8, 0, b"x"), Err(Error::NotPermitted(_))));
+    assert!(matches!(rig.vol.files().write(8, 0, b"x"), Err(Error::NotPermitted(_))));
     let bytes = rig.unmount_checked();
     let rig = mount(bytes);
     let ino = ino_of(&rig.store.to_bytes(), "f0");
-    rig.vol.write(ino, 0, b"x").unwrap();
+    rig.vol.files().write(ino, 0, b"x").unwrap();
     rig.unmount_checked();
 }

@@ -27,14 +27,14 @@ fn seen_by_kernel(at: &Path) -> (u64, u32, u64, (u32, u32), u64, u64) {
 }
 
 fn seen(fs: &Fs) -> (u64, u32, u64, (u32, u32), u64, u64) {
-    let a = fs.volume.lookup(ROOT, NAME).expect("the journal");
+    let a = fs.volume.names().lookup(ROOT, NAME).expect("the journal");
     let mode = u32::from(a.file_type.mode_bits() | a.perm);
     (a.ino.into(), mode, a.nlink.into(), (a.uid, a.gid), a.size, a.blocks)
 }
 
 fn names(fs: &Fs) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    let listed = fs.volume.readdir(ROOT, 0, &mut |e| {
+    let listed = fs.volume.names().readdir(ROOT, 0, &mut |e| {
         all.push(e.name.to_vec());
         true
     });
@@ -45,33 +45,33 @@ fn names(fs: &Fs) -> Vec<Vec<u8>> {
 /// Nothing that changes an inode, its names or its contents is let through.
 fn assert_protected(fs: &Fs, ino: Ino) {
     let (v, other) = (&fs.volume, fs.create(ROOT, "other"));
-    v.write(other, 0, &[7; 4096]).expect("a write");
+    v.files().write(other, 0, &[7; 4096]).expect("a write");
     let denied = |what: &str, done: Result<(), Error>| {
         assert!(matches!(done, Err(Error::NotPermitted(_))), "{what}: {done:?}");
     };
-    denied("open", v.check_open(ino, true, true, false));
-    denied("write", v.write(ino, 0, b"x").map(drop));
-    denied("append", v.append(ino, b"x").map(drop));
-    denied("copy", v.copy_range(other, 0, ino, 0, 10, false).map(drop));
-    denied("exchange", v.exchange((ino, 0), (other, 0), &Default::default()));
+    denied("open", v.inode_ops().check_open(ino, true, true, false));
+    denied("write", v.files().write(ino, 0, b"x").map(drop));
+    denied("append", v.files().append(ino, b"x").map(drop));
+    denied("copy", v.ranges().copy_range(other, 0, ino, 0, 10, false).map(drop));
+    denied("exchange", v.ranges().exchange((ino, 0), (other, 0), &Default::default()));
     for how in Fallocate::ALL {
-        denied("fallocate", v.fallocate(ino, how, 0, 4096));
+        denied("fallocate", v.files().fallocate(ino, how, 0, 4096));
     }
     for set in [
         SetAttr { size: Some(0), ..SetAttr::default() },
         SetAttr { perm: Some(0o666), ..SetAttr::default() },
         SetAttr { uid: Some(1), ..SetAttr::default() },
     ] {
-        denied("setattr", v.setattr(ino, &set).map(drop));
+        denied("setattr", v.inode_ops().setattr(ino, &set).map(drop));
     }
-    denied("setxattr", v.setxattr(ino, b"user.a", b"b", SetXattr::Any));
-    denied("chattr -i", v.set_flags(ino, 0, u32::MAX));
-    denied("link", v.link(ino, ROOT, b"second").map(drop));
-    denied("unlink", v.unlink(ROOT, NAME));
-    denied("rename", v.rename(ROOT, NAME, ROOT, b"elsewhere", Rename::Replace));
-    denied("rename over it", v.rename(ROOT, b"other", ROOT, NAME, Rename::Replace));
-    denied("exchange of names", v.rename(ROOT, b"other", ROOT, NAME, Rename::Exchange));
-    v.unlink(ROOT, b"other").expect("unlink");
+    denied("setxattr", v.xattrs().setxattr(ino, b"user.a", b"b", SetXattr::Any));
+    denied("chattr -i", v.inode_ops().set_flags(ino, 0, u32::MAX));
+    denied("link", v.names().link(ino, ROOT, b"second").map(drop));
+    denied("unlink", v.names().unlink(ROOT, NAME));
+    denied("rename", v.names().rename(ROOT, NAME, ROOT, b"elsewhere", Rename::Replace));
+    denied("rename over it", v.names().rename(ROOT, b"other", ROOT, NAME, Rename::Replace));
+    denied("exchange of names", v.names().rename(ROOT, b"other", ROOT, NAME, Rename::Exchange));
+    v.names().unlink(ROOT, b"other").expect("unlink");
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn a_journal_with_a_name_is_shown_and_protected() {
     assert!(names(&fs).iter().any(|name| name == NAME), "it is not listed");
     assert_eq!(Some(seen(&fs)), theirs);
     let ino = fs.lookup(".journal");
-    assert_eq!(fs.volume.flags(ino).expect("flags") & 0x10, 0x10, "not immutable");
+    assert_eq!(fs.volume.inode_ops().flags(ino).expect("flags") & 0x10, 0x10, "not immutable");
     let mut first = [0; 4];
-    fs.volume.read(ino, 0, &mut first).expect("its first bytes");
+    fs.volume.files().read(ino, 0, &mut first).expect("its first bytes");
     assert_eq!(first, [0xc0, 0x3b, 0x39, 0x98]);
     assert_protected(&fs, ino);
     let bytes = fs.unmounted();
@@ -96,7 +96,7 @@ fn a_journal_with_a_name_is_shown_and_protected() {
     image.debugfs("sif /.journal flags 0x80000\n");
     let fs = Fs::mount(image.bytes());
     assert_protected(&fs, fs.lookup(".journal"));
-    fs.volume.create(ROOT, b"after", 0o644, USER).expect("a file");
+    fs.volume.names().create(ROOT, b"after", 0o644, USER).expect("a file");
     assert_clean(&fs.unmounted(), "without its flags");
 }
 
@@ -127,7 +127,7 @@ fn other_inodes_of_the_system_are_listed_and_not_found() {
     let listed = names(&fs);
     for name in &all {
         assert!(listed.iter().any(|n| n == name.as_bytes()), "{name} is not listed");
-        let found = fs.volume.lookup(ROOT, name.as_bytes());
+        let found = fs.volume.names().lookup(ROOT, name.as_bytes());
         assert!(matches!(found, Err(Error::Corrupt(_))), "{name}: {found:?}");
     }
 }

@@ -38,29 +38,29 @@ fn deleted_while_open() {
         let v = &fs.volume;
         let inos: Vec<_> = (0..6).map(|i| fs.create(ROOT, &format!("file{i}"))).collect();
         for (i, &ino) in inos.iter().enumerate() {
-            v.write(ino, 0, &vec![i as u8; 30_000]).expect("a write");
-            v.open(ino).expect("an opener");
-            v.unlink(ROOT, format!("file{i}").as_bytes()).expect("unlink");
+            v.files().write(ino, 0, &vec![i as u8; 30_000]).expect("a write");
+            v.inode_ops().open(ino).expect("an opener");
+            v.names().unlink(ROOT, format!("file{i}").as_bytes()).expect("unlink");
             assert_eq!(v.getattr(ino).expect("it is still there").nlink, 0);
         }
-        assert!(!v.orphans_empty().expect("orphans"));
+        assert!(!v.inode_ops().orphans_empty().expect("orphans"));
         assert_recoverable(&fs.bytes(), 6, "six orphans");
         // From the middle, the end and the head, with changes of their neighbours between.
         for (left, &gone) in [(5, &inos[2]), (4, &inos[0]), (3, &inos[5])] {
             for &ino in &inos {
-                let _ = v.setattr(ino, &SetAttr { perm: Some(0o600), ..SetAttr::default() });
+                let _ = v.inode_ops().setattr(ino, &SetAttr { perm: Some(0o600), ..SetAttr::default() });
             }
-            v.release(gone).expect("release");
+            v.inode_ops().release(gone).expect("release");
             assert!(matches!(v.getattr(gone), Err(Error::NotFound)));
             assert_recoverable(&fs.bytes(), left, &format!("{left} left"));
         }
         let again = Fs::open(fs.bytes());
-        let done = again.volume.process_orphans().expect("orphans");
+        let done = again.volume.inode_ops().process_orphans().expect("orphans");
         assert_eq!(done, Processed { deleted: 3, truncated: 0 }, "{options:?}");
-        assert!(again.volume.orphans_empty().expect("orphans"));
+        assert!(again.volume.inode_ops().orphans_empty().expect("orphans"));
         assert_clean(&again.unmounted(), "processed at mount");
         for &ino in &inos {
-            let _ = v.release(ino);
+            let _ = v.inode_ops().release(ino);
         }
         assert_clean(&fs.unmounted(), "all released");
     }
@@ -70,18 +70,18 @@ fn openers_are_counted() {
     let fs = Fs::mount(mkfs(16, LIST));
     let v = &fs.volume;
     let ino = fs.create(ROOT, "f");
-    v.open(ino).and_then(|_| v.open(ino)).expect("two openers");
-    v.unlink(ROOT, b"f").expect("unlink");
-    v.release(ino).expect("one");
-    v.open(ino).expect("an inode without names opens while it is open");
-    v.release(ino).and_then(|()| v.release(ino)).expect("the rest");
-    assert!(matches!(v.open(ino), Err(Error::NotFound)));
-    assert!(matches!(v.release(ino), Err(Error::Invalid(_))));
+    v.inode_ops().open(ino).and_then(|_| v.inode_ops().open(ino)).expect("two openers");
+    v.names().unlink(ROOT, b"f").expect("unlink");
+    v.inode_ops().release(ino).expect("one");
+    v.inode_ops().open(ino).expect("an inode without names opens while it is open");
+    v.inode_ops().release(ino).and_then(|()| v.inode_ops().release(ino)).expect("the rest");
+    assert!(matches!(v.inode_ops().open(ino), Err(Error::NotFound)));
+    assert!(matches!(v.inode_ops().release(ino), Err(Error::Invalid(_))));
     let dir = fs.mkdir(ROOT, "d");
-    v.open(dir).expect("an opener");
-    v.rmdir(ROOT, b"d").expect("rmdir");
+    v.inode_ops().open(dir).expect("an opener");
+    v.names().rmdir(ROOT, b"d").expect("rmdir");
     assert_recoverable(&fs.bytes(), 1, "an open directory");
-    v.release(dir).expect("release");
+    v.inode_ops().release(dir).expect("release");
     assert_clean(&fs.unmounted(), "all gone");
 }
 
@@ -90,17 +90,17 @@ fn full_orphan_file_falls_back_to_the_list() {
     let v = &fs.volume;
     let inos: Vec<_> = (0..1200).map(|i| fs.create(ROOT, &format!("f{i}"))).collect();
     for (i, &ino) in inos.iter().enumerate() {
-        v.open(ino).expect("an opener");
-        v.unlink(ROOT, format!("f{i}").as_bytes()).expect("unlink");
+        v.inode_ops().open(ino).expect("an opener");
+        v.names().unlink(ROOT, format!("f{i}").as_bytes()).expect("unlink");
     }
     let bytes = fs.bytes();
     let head = ImageFile::new(&bytes).ask("show_super_stats -h");
     assert!(head.contains("First orphan inode"), "{head}");
     assert_recoverable(&bytes, 1200, "full");
     let again = Fs::open(bytes);
-    assert_eq!(again.volume.process_orphans().expect("orphans").deleted, 1200);
+    assert_eq!(again.volume.inode_ops().process_orphans().expect("orphans").deleted, 1200);
     assert_clean(&again.unmounted(), "processed");
-    inos.iter().for_each(|&ino| v.release(ino).expect("release"));
+    inos.iter().for_each(|&ino| v.inode_ops().release(ino).expect("release"));
     assert_clean(&fs.unmounted(), "released");
 }
 
@@ -116,17 +116,20 @@ fn many_at_once() {
                         let names: Vec<_> = (0..5).map(|i| format!("t{t}r{round}i{i}")).collect();
                         let inos: Vec<_> = names.iter().map(|name| fs.create(ROOT, name)).collect();
                         for (name, &ino) in names.iter().zip(&inos) {
-                            v.open(ino).expect("an opener");
-                            v.write(ino, 0, &[t; 3000]).expect("a write");
-                            v.unlink(ROOT, name.as_bytes()).expect("unlink");
+                            v.inode_ops().open(ino).expect("an opener");
+                            v.files().write(ino, 0, &[t; 3000]).expect("a write");
+                            v.names().unlink(ROOT, name.as_bytes()).expect("unlink");
                         }
                         let turn = (round + usize::from(t)) % 5;
-                        inos[turn..].iter().chain(&inos[..turn]).for_each(|&ino| v.release(ino).expect("release"));
+                        inos[turn..]
+                            .iter()
+                            .chain(&inos[..turn])
+                            .for_each(|&ino| v.inode_ops().release(ino).expect("release"));
                     }
                 });
             }
         });
-        assert!(v.orphans_empty().expect("orphans"));
+        assert!(v.inode_ops().orphans_empty().expect("orphans"));
         assert_clean(&fs.unmounted(), "many at once");
     }
 }
@@ -141,7 +144,7 @@ fn orphans_of_the_kernel() {
             return;
         }
         let fs = Fs::open(copy);
-        let done = fs.volume.process_orphans().expect("orphans");
+        let done = fs.volume.inode_ops().process_orphans().expect("orphans");
         assert_eq!(done, Processed { deleted: 3, truncated: 0 }, "{options:?}");
         assert_clean(&fs.unmounted(), "after the kernel");
     }
@@ -168,11 +171,11 @@ fn interrupted_truncate_is_finished() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
         let ino = fs.create(ROOT, "f");
-        fs.volume.write(ino, 0, &vec![1; 40 * 4096]).expect("a write");
+        fs.volume.files().write(ino, 0, &vec![1; 40 * 4096]).expect("a write");
         let file = ImageFile::new(&fs.unmounted());
         file.debugfs(&format!("sif <{ino}> size 10000\nsif <{ino}> dtime 0\nssv last_orphan {ino}\n"));
         let fs = Fs::open(file.bytes());
-        let done = fs.volume.process_orphans().expect("orphans");
+        let done = fs.volume.inode_ops().process_orphans().expect("orphans");
         assert_eq!(done, Processed { deleted: 0, truncated: 1 }, "{options:?}");
         let attr = fs.volume.getattr(ino).expect("the file");
         assert!(attr.size == 10_000 && attr.blocks < 30, "{attr:?}");
@@ -200,7 +203,7 @@ fn hostile_lists_are_named() {
         let report = checked(&poked);
         assert!(report.problems.iter().any(|p| p.structure == "orphan list"), "{requests}: {report:#?}");
         let fs = Fs::open(poked);
-        let e = fs.volume.process_orphans().expect_err("a list that cannot be right");
+        let e = fs.volume.inode_ops().process_orphans().expect_err("a list that cannot be right");
         assert!(matches!(&e, Error::Corrupt(c) if c.structure == "orphan list"), "{requests}: {e}");
         assert!(e.to_string().contains(word), "{requests}: {e}");
         assert!(fs.volume.is_read_only());
@@ -210,8 +213,8 @@ fn hostile_lists_are_named() {
 fn hostile_orphan_file_is_named() {
     let fs = Fs::mount(mkfs(16, FILE));
     let ino = fs.create(ROOT, "a");
-    fs.volume.open(ino).expect("an opener");
-    fs.volume.unlink(ROOT, b"a").expect("unlink");
+    fs.volume.inode_ops().open(ino).expect("an opener");
+    fs.volume.names().unlink(ROOT, b"a").expect("unlink");
     let mut bytes = fs.bytes();
     // The slot is the only place in a block of the orphan file that holds something: name another inode there.
     let magic = ondol_format::orphan_file::MAGIC.to_le_bytes();
@@ -223,6 +226,6 @@ fn hostile_orphan_file_is_named() {
     let slot = (0..254).find(|i| bytes[at + i * 4..at + i * 4 + 4] != [0; 4]).expect("the slot");
     bytes[at + slot * 4] ^= 0xff;
     assert!(checked(&bytes).problems.iter().any(|p| p.structure.contains("orphan file")));
-    let e = Fs::open(bytes).volume.process_orphans().expect_err("a wrong checksum");
+    let e = Fs::open(bytes).volume.inode_ops().process_orphans().expect_err("a wrong checksum");
     assert!(e.to_string().contains("orphan file"), "{e}");
 }

@@ -23,18 +23,18 @@ fn scattered(options: &[&str]) -> Vec<u8> {
     let (filler, file) = (fs.create(ROOT, "filler"), fs.create(ROOT, "file"));
     let chunk = vec![1; 1 << 20];
     let mut size = 0;
-    while let Ok(written) = fs.volume.write(filler, size, &chunk) {
+    while let Ok(written) = fs.volume.files().write(filler, size, &chunk) {
         size += written as u64;
     }
     for i in 0..460 {
-        fs.volume.fallocate(filler, Fallocate::PunchHole, (i * 220) << 10, 1 << 10).expect("a hole");
+        fs.volume.files().fallocate(filler, Fallocate::PunchHole, (i * 220) << 10, 1 << 10).expect("a hole");
     }
     fs.volume.sync().expect("freed blocks");
     for i in 0..450 {
-        fs.volume.write(file, (i * 5000) & !1023, &[1; 1024]).expect("a write");
+        fs.volume.files().write(file, (i * 5000) & !1023, &[1; 1024]).expect("a write");
     }
-    fs.volume.unlink(ROOT, b"filler").expect("unlink");
-    fs.volume.setxattr(file, b"user.large", &[3; 700], Default::default()).expect("an attribute");
+    fs.volume.names().unlink(ROOT, b"filler").expect("unlink");
+    fs.volume.xattrs().setxattr(file, b"user.large", &[3; 700], Default::default()).expect("an attribute");
     fs.unmounted()
 }
 
@@ -67,16 +67,16 @@ fn deletion_in_steps() {
         let mut handles = 0;
         let states = crashes(&bytes, |fs| {
             let before = fs.engine.stats().handles;
-            fs.volume.unlink(ROOT, b"file").expect("unlink");
+            fs.volume.names().unlink(ROOT, b"file").expect("unlink");
             handles = fs.engine.stats().handles - before;
         });
         assert!(handles > 2, "one step is no test: {handles}");
         let (mut gone, mut deleted) = (0, 0);
         for (i, state) in states.into_iter().enumerate() {
             let fs = Fs::over(Arc::new(LayerStore::new(state)));
-            let done = fs.volume.process_orphans().expect("orphans");
+            let done = fs.volume.inode_ops().process_orphans().expect("orphans");
             deleted += done.deleted;
-            match fs.volume.lookup(ROOT, b"file") {
+            match fs.volume.names().lookup(ROOT, b"file") {
                 Ok(attr) => assert!(attr.size > 2_000_000 && done.deleted == 0),
                 Err(Error::NotFound) => gone += 1,
                 Err(e) => panic!("{e}"),
@@ -92,13 +92,13 @@ fn truncate_in_steps() {
     let states = crashes(&bytes, |fs| {
         let ino = fs.lookup("file");
         let set = SetAttr { size: Some(100_000), perm: Some(0o600), ..SetAttr::default() };
-        assert_eq!(fs.volume.setattr(ino, &set).expect("truncate").size, 100_000);
+        assert_eq!(fs.volume.inode_ops().setattr(ino, &set).expect("truncate").size, 100_000);
     });
     let mut finished = 0;
     for (i, state) in states.into_iter().enumerate() {
         let fs = Fs::over(Arc::new(LayerStore::new(state)));
-        finished += fs.volume.process_orphans().expect("orphans").truncated;
-        let attr = fs.volume.lookup(ROOT, b"file").expect("the file");
+        finished += fs.volume.inode_ops().process_orphans().expect("orphans").truncated;
+        let attr = fs.volume.names().lookup(ROOT, b"file").expect("the file");
         assert!(attr.size == 100_000 || attr.size > 2_000_000);
         fs.unmount_clean(&format!("crash {i}"));
     }

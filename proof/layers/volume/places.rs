@@ -19,17 +19,17 @@ const ARGS: &[&str] = &["-b", "1024", "-I", "256", "-N", "8192", "-J", "size=2"]
 const GROUP: u64 = 8192 << 10;
 
 fn mkdir(rig: &Rig, parent: Ino, name: &str) -> Ino {
-    rig.vol.mkdir(parent, name.as_bytes(), 0o755, USER).unwrap().ino
+    rig.vol.names().mkdir(parent, name.as_bytes(), 0o755, USER).unwrap().ino
 }
 
 fn create(rig: &Rig, dir: Ino, name: &str, len: usize) -> Ino {
-    let ino = rig.vol.create(dir, name.as_bytes(), 0o644, USER).unwrap().ino;
-    rig.vol.write(ino, 0, &vec![7; len]).unwrap();
+    let ino = rig.vol.names().create(dir, name.as_bytes(), 0o644, USER).unwrap().ino;
+    rig.vol.files().write(ino, 0, &vec![7; len]).unwrap();
     ino
 }
 
 fn groups(rig: &Rig, inos: &[Ino]) -> BTreeSet<u64> {
-    let extents = inos.iter().flat_map(|ino| rig.vol.extents(*ino, 0, u64::MAX).unwrap());
+    let extents = inos.iter().flat_map(|ino| rig.vol.files().extents(*ino, 0, u64::MAX).unwrap());
     extents.map(|extent| (extent.physical - 1024) / GROUP).collect()
 }
 
@@ -78,12 +78,12 @@ fn inode_tables_that_nobody_uses_are_not_read() {
     let table = if setup.has_pool() && !setup.lies_in_pool() { 100 } else { 0 };
     let first = reads(&rig, 0);
     assert!(first <= table + 40, "{first} reads for 400 new files");
-    (0..400).filter(|n| *n != 205).for_each(|n| rig.vol.unlink(ROOT, n.to_string().as_bytes()).unwrap());
+    (0..400).filter(|n| *n != 205).for_each(|n| rig.vol.names().unlink(ROOT, n.to_string().as_bytes()).unwrap());
     let rig = mount(rig.unmount_checked());
     let again = reads(&rig, 1000);
     assert!(again <= table + 60, "{again} reads for 400 files in place of others");
-    let kept = rig.vol.lookup(ROOT, b"205").unwrap().ino;
+    let kept = rig.vol.names().lookup(ROOT, b"205").unwrap().ino;
     let mut bytes = [0; 20];
-    assert_eq!((rig.vol.read(kept, 0, &mut bytes).unwrap(), bytes[..10].to_vec()), (10, vec![7; 10]));
+    assert_eq!((rig.vol.files().read(kept, 0, &mut bytes).unwrap(), bytes[..10].to_vec()), (10, vec![7; 10]));
     rig.unmount_checked();
 }

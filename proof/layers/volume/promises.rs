@@ -131,9 +131,10 @@ const LONGEST: u64 = 600_000;
 impl Drive {
     fn new(args: &[&str], seed: u64) -> Self {
         let rig = mount(mkfs("48M", args, 0));
-        let files =
-            (0..4).map(|n| rig.vol.create(ROOT, format!("f{n}").as_bytes(), 0o644, USER).unwrap().ino).collect();
-        let dir = rig.vol.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
+        let files = (0..4)
+            .map(|n| rig.vol.names().create(ROOT, format!("f{n}").as_bytes(), 0o644, USER).unwrap().ino)
+            .collect();
+        let dir = rig.vol.names().mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
         let bytes = thresholds::bytes(LONGEST);
         let (values, targets) = (thresholds::values(65_536), thresholds::targets(4095));
         Self { rig, random: Random(seed), files, dir, bytes, values, targets, made: 0 }
@@ -162,11 +163,11 @@ impl Drive {
         let bytes = self.random.bytes(len as usize);
         let place = if self.random.below(3) == 0 { 0 } else { at };
         match self.random.below(26) {
-            0..=2 => ("write", self.rig.vol.write(ino, place, &bytes).map(drop)),
-            3 => ("append", self.rig.vol.append(ino, &bytes).map(drop)),
-            4 | 5 => ("truncate", self.rig.vol.truncate(ino, len)),
+            0..=2 => ("write", self.rig.vol.files().write(ino, place, &bytes).map(drop)),
+            3 => ("append", self.rig.vol.files().append(ino, &bytes).map(drop)),
+            4 | 5 => ("truncate", self.rig.vol.files().truncate(ino, len)),
             6..=9 => self.fallocate(ino, place, len),
-            10 | 11 => ("copy", self.rig.vol.copy_range(ino, 0, other, place, len, true).map(drop)),
+            10 | 11 => ("copy", self.rig.vol.ranges().copy_range(ino, 0, other, place, len, true).map(drop)),
             12 => ("scatter", self.scatter(ino)),
             13 | 14 => self.xattr(ino),
             15 => ("chattr", self.chattr(ino)),
@@ -174,7 +175,7 @@ impl Drive {
             17..=19 => self.names(),
             20 => {
                 let set = SetAttr { perm: Some(0o640), uid: Some(7), ..SetAttr::default() };
-                ("setattr", self.rig.vol.setattr(ino, &set).map(drop))
+                ("setattr", self.rig.vol.inode_ops().setattr(ino, &set).map(drop))
             }
             21 | 22 => ("exchange", self.exchange(ino, other, len)),
             _ => ("transaction", self.transaction()),
@@ -195,7 +196,7 @@ impl Drive {
             CollapseRange => "collapse",
             InsertRange => "insert",
         };
-        (name, self.rig.vol.fallocate(ino, how, at, len))
+        (name, self.rig.vol.files().fallocate(ino, how, at, len))
     }
 
     /// Whole files, or what both have of a range, all of it or what is written.
@@ -204,12 +205,12 @@ impl Drive {
         let unit = u64::from(v.cluster_size());
         let how = Exchange { written_only: self.random.below(3) == 0, kill_suid: true, ..Exchange::default() };
         if self.random.below(3) == 0 {
-            return v.exchange((ino, 0), (other, 0), &how);
+            return v.ranges().exchange((ino, 0), (other, 0), &how);
         }
         let (size, others) = (v.getattr(ino)?.size / unit, v.getattr(other)?.size / unit);
         let (at, to) = (self.random.below(size + 1), self.random.below(others + 1));
         let len = (len / unit).min(size - at).min(others - to) * unit;
-        v.exchange((ino, at * unit), (other, to * unit), &Exchange { len: Some(len), ..how })
+        v.ranges().exchange((ino, at * unit), (other, to * unit), &Exchange { len: Some(len), ..how })
     }
 
     /// As many runs as a leaf has room for, and some more.
@@ -220,23 +221,23 @@ impl Drive {
             rows.iter().filter(|row| row.counts == Counts::Extents && row.at < 200).map(|r| r.at).collect();
         let runs = self.of(&extents) + 2;
         let from = self.random.below(300);
-        (0..runs).try_for_each(|n| self.rig.vol.write(ino, (from + 2 * n) * block, &[1; 10]).map(drop))
+        (0..runs).try_for_each(|n| self.rig.vol.files().write(ino, (from + 2 * n) * block, &[1; 10]).map(drop))
     }
 
     fn xattr(&mut self, ino: Ino) -> (&'static str, Result<()>) {
         let name = [&b"user.a"[..], b"user.b", b"user.c", b"trusted.long"][self.random.below(4) as usize];
         if self.random.below(4) == 0 {
-            return ("removexattr", self.rig.vol.removexattr(ino, name));
+            return ("removexattr", self.rig.vol.xattrs().removexattr(ino, name));
         }
         let pool = self.values.clone();
         let len = self.of(&pool);
         let value = self.random.bytes(len as usize);
-        ("setxattr", self.rig.vol.setxattr(ino, name, &value, SetXattr::Any))
+        ("setxattr", self.rig.vol.xattrs().setxattr(ino, name, &value, SetXattr::Any))
     }
 
     fn chattr(&mut self, ino: Ino) -> Result<()> {
-        let flags = self.rig.vol.flags(ino)?;
-        self.rig.vol.set_flags(ino, flags ^ InodeFlags::JOURNAL_DATA.bits(), u32::MAX)
+        let flags = self.rig.vol.inode_ops().flags(ino)?;
+        self.rig.vol.inode_ops().set_flags(ino, flags ^ InodeFlags::JOURNAL_DATA.bits(), u32::MAX)
     }
 
     /// Another file in the place of one: numbers of inodes come back, now and then as those of values.
@@ -248,15 +249,15 @@ impl Drive {
             self.chattr(self.files[n])?;
             self.chattr(self.files[n])?;
         }
-        self.rig.vol.unlink(ROOT, name.as_bytes())?;
+        self.rig.vol.names().unlink(ROOT, name.as_bytes())?;
         if self.random.below(2) == 0 {
             let other = self.files[(n + 1) % 4];
-            match self.rig.vol.setxattr(other, b"user.long", &[1; VALUE_MAX], SetXattr::Any) {
+            match self.rig.vol.xattrs().setxattr(other, b"user.long", &[1; VALUE_MAX], SetXattr::Any) {
                 Err(Error::NoSpace(_)) => {}
                 set => set?,
             }
         }
-        self.files[n] = self.rig.vol.create(ROOT, name.as_bytes(), 0o644, USER)?.ino;
+        self.files[n] = self.rig.vol.names().create(ROOT, name.as_bytes(), 0o644, USER)?.ino;
         Ok(())
     }
 
@@ -269,13 +270,13 @@ impl Drive {
         let target = vec![b't'; self.of(&pool) as usize];
         let (v, dir) = (&self.rig.vol, self.dir);
         match self.random.below(9) {
-            0..=2 => ("create", v.create(dir, &new, 0o644, USER).map(drop)),
-            3 => ("mkdir", v.mkdir(dir, &new, 0o755, USER).map(drop)),
-            4 => ("symlink", v.symlink(dir, &new, &target, USER).map(drop)),
-            5 => ("link", v.link(self.files[0], dir, &new).map(drop)),
-            6 => ("rename", v.rename(dir, &old, dir, &new, Rename::Replace)),
-            7 => ("unlink", v.unlink(dir, &old)),
-            _ => ("rmdir", v.rmdir(dir, &old)),
+            0..=2 => ("create", v.names().create(dir, &new, 0o644, USER).map(drop)),
+            3 => ("mkdir", v.names().mkdir(dir, &new, 0o755, USER).map(drop)),
+            4 => ("symlink", v.names().symlink(dir, &new, &target, USER).map(drop)),
+            5 => ("link", v.names().link(self.files[0], dir, &new).map(drop)),
+            6 => ("rename", v.names().rename(dir, &old, dir, &new, Rename::Replace)),
+            7 => ("unlink", v.names().unlink(dir, &old)),
+            _ => ("rmdir", v.names().rmdir(dir, &old)),
         }
     }
 
@@ -303,7 +304,7 @@ impl Drive {
     fn make_room(&mut self) {
         let stat = self.rig.vol.statfs();
         if stat.free < stat.blocks / 2 {
-            self.files.clone().iter().for_each(|&ino| self.rig.vol.truncate(ino, 0).unwrap());
+            self.files.clone().iter().for_each(|&ino| self.rig.vol.files().truncate(ino, 0).unwrap());
         }
     }
 }
@@ -354,7 +355,7 @@ fn hunt(args: &[&str], seed: u64) {
 /// A file of 250 blocks that is home, on a journal that takes 255 at once.
 fn long_file() -> Rig {
     let rig = mount(mkfs("16M", &["-b", "1024", "-J", "size=1"], 1));
-    rig.vol.write(find(&rig.vol, "/f0"), 0, &[1; 250 << 10]).unwrap();
+    rig.vol.files().write(find(&rig.vol, "/f0"), 0, &[1; 250 << 10]).unwrap();
     mount(rig.unmount())
 }
 

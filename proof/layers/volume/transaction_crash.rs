@@ -81,7 +81,7 @@ fn record(base: &[u8], data: DataMode) -> (Vec<Tree>, Vec<Event>) {
 fn recovered(image: Vec<u8>, data: DataMode, fsck_too: bool) -> Tree {
     let store = Arc::new(RamStore::from_bytes(image));
     let (engine, vol) = mounted(store.clone(), data);
-    vol.process_orphans().expect("orphans");
+    vol.inode_ops().process_orphans().expect("orphans");
     let found = tree(&vol);
     if fsck_too {
         unmount(&*engine, &vol, store.clone());
@@ -142,19 +142,19 @@ fn victims_are_deleted_with_the_transaction_or_keep_their_names() {
         let rig = mount(base);
         let (big, opened) = (find(&rig.vol, "/f0"), find(&rig.vol, "/f1"));
         // Many extents: their tree has blocks of its own.
-        (0..40).for_each(|i| assert_eq!(rig.vol.write(big, i * 4096, &[1; 100]).expect("a write"), 100));
-        rig.vol.write(opened, 0, &[2; 3000]).expect("a write");
+        (0..40).for_each(|i| assert_eq!(rig.vol.files().write(big, i * 4096, &[1; 100]).expect("a write"), 100));
+        rig.vol.files().write(opened, 0, &[2; 3000]).expect("a write");
         base = rig.unmount_checked();
         let domain = PowerDomain::new();
         let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
         let (engine, vol) = mounted(store, DataMode::Ordered);
         let before = tree(&vol);
-        vol.open(opened).expect("an open file");
+        vol.inode_ops().open(opened).expect("an open file");
         apply(&vol, &[remove_file("/f0"), create("/new"), rename("/new", "/f1"), create("/f0")]);
         let after = tree(&vol);
         vol.sync().expect("a sync");
         domain.mark(1);
-        vol.release(opened).expect("the last close");
+        vol.inode_ops().release(opened).expect("the last close");
         engine.checkpoint_all().expect("a checkpoint");
         let mut crashes = 0;
         each_crash(&base, &domain.take(), |image, durable| {

@@ -35,7 +35,7 @@ fn model(steps: &[Step], mut content: Vec<u8>) -> Vec<u8> {
 fn stored(args: &[&str], content: &[u8]) -> Rig {
     let rig = mount(mkfs("32M", args, 1));
     let ino = find(&rig.vol, "/f0");
-    assert_eq!(rig.vol.write(ino, 0, content).unwrap(), content.len());
+    assert_eq!(rig.vol.files().write(ino, 0, content).unwrap(), content.len());
     mount(rig.unmount())
 }
 

@@ -89,12 +89,12 @@ fn a_full_volume_refuses_and_blocks_freed_just_now_are_waited_for() {
     apply(&rig.vol, &[create("/small"), create("/large")]);
     rig.vol.sync().expect("a sync");
     let large = find(&rig.vol, "/large");
-    while rig.vol.append(large, &[1; 40 << 10]).is_ok() {}
+    while rig.vol.files().append(large, &[1; 40 << 10]).is_ok() {}
     let e = refused(&rig.vol, &[append("/small", &[2; 100]), append("/small", &[3; 100 << 10])]);
     assert!(matches!(e.error, Error::NoSpace(_)), "{e}");
     // Freed, but not yet durable: the transaction makes it so.
     rig.vol.sync().expect("a sync");
-    rig.vol.truncate(large, 1 << 20).expect("a truncate");
+    rig.vol.files().truncate(large, 1 << 20).expect("a truncate");
     apply(&rig.vol, &[append("/small", &[2; 100]), append("/small", &[3; 100 << 10])]);
     assert_eq!(tree(&rig.vol)["/small"].size, 100 + (100 << 10));
     rig.unmount_checked();
@@ -103,7 +103,7 @@ fn a_full_volume_refuses_and_blocks_freed_just_now_are_waited_for() {
 /// A file with blocks in `groups` groups of 256 blocks.
 fn spread(rig: &Rig, path: &str, groups: u64) {
     let ino = find(&rig.vol, path);
-    rig.vol.write(ino, 0, &vec![9; (groups * 256 * 1024) as usize]).expect("a write");
+    rig.vol.files().write(ino, 0, &vec![9; (groups * 256 * 1024) as usize]).expect("a write");
 }
 
 fn a_truncate_is_whole_or_too_big() {
@@ -120,7 +120,7 @@ fn a_truncate_is_whole_or_too_big() {
         } else {
             is_too_big(&rig, &steps);
         }
-        assert!(rig.vol.orphans_empty().expect("an answer"));
+        assert!(rig.vol.inode_ops().orphans_empty().expect("an answer"));
         rig.unmount_checked();
     }
 }
@@ -134,7 +134,7 @@ fn what_is_too_large_to_be_freed_at_once_is_deleted_afterwards() {
         spread(&rig, "/f0", 80);
         spread(&rig, "/f1", 80);
         apply(&rig.vol, &[create("/new"), rename("/new", "/f0"), remove_file("/f1"), create_dir("/f1")]);
-        assert!(rig.vol.orphans_empty().expect("an answer"));
+        assert!(rig.vol.inode_ops().orphans_empty().expect("an answer"));
         rig.vol.sync().expect("a sync");
         assert!(rig.vol.statfs().free > free - 16, "the blocks are free again");
         rig.unmount_checked();
@@ -145,17 +145,17 @@ fn an_open_file_lives_on_without_names() {
     for features in ["^orphan_file", "orphan_file"] {
         let rig = mount(mkfs("8M", &["-b", "1024", "-O", features], 2));
         let (removed, replaced) = (find(&rig.vol, "/f0"), find(&rig.vol, "/f1"));
-        rig.vol.write(removed, 0, b"still").expect("a write");
-        rig.vol.write(replaced, 0, b"there").expect("a write");
+        rig.vol.files().write(removed, 0, b"still").expect("a write");
+        rig.vol.files().write(replaced, 0, b"there").expect("a write");
         let files_free = rig.vol.statfs().files_free;
-        rig.vol.open(removed).expect("an open file");
-        rig.vol.open(replaced).expect("an open file");
+        rig.vol.inode_ops().open(removed).expect("an open file");
+        rig.vol.inode_ops().open(replaced).expect("an open file");
         apply(&rig.vol, &[remove_file("/f0"), create("/new"), rename("/new", "/f1")]);
-        assert!(!rig.vol.orphans_empty().expect("an answer"));
+        assert!(!rig.vol.inode_ops().orphans_empty().expect("an answer"));
         assert_eq!((rig.read_all(removed), rig.read_all(replaced)), (b"still".to_vec(), b"there".to_vec()));
-        rig.vol.release(removed).expect("the last close");
-        rig.vol.release(replaced).expect("the last close");
-        assert!(rig.vol.orphans_empty().expect("an answer"));
+        rig.vol.inode_ops().release(removed).expect("the last close");
+        rig.vol.inode_ops().release(replaced).expect("the last close");
+        assert!(rig.vol.inode_ops().orphans_empty().expect("an answer"));
         assert_eq!(rig.vol.statfs().files_free, files_free + 1);
         rig.unmount_checked();
     }

@@ -114,12 +114,12 @@ fn disturb(rig: &Rig, done: &AtomicBool) {
         round += 1;
         let dir = find(&rig.vol, &format!("/d{}", random.below(3)));
         let name = format!("other{}", random.below(3));
-        let created = rig.vol.create(dir, name.as_bytes(), 0o600, USER);
+        let created = rig.vol.names().create(dir, name.as_bytes(), 0o600, USER);
         assert!(matches!(created, Ok(_) | Err(Error::Exists)));
         let side = find(&rig.vol, "/side");
-        let moved = rig.vol.rename(dir, name.as_bytes(), side, b"here", Rename::Replace);
+        let moved = rig.vol.names().rename(dir, name.as_bytes(), side, b"here", Rename::Replace);
         assert!(moved.is_ok());
-        rig.vol.unlink(side, b"here").expect("its name");
+        rig.vol.names().unlink(side, b"here").expect("its name");
         if round % 5 == 0 {
             rig.vol.sync().expect("a sync");
         }

@@ -113,7 +113,7 @@ fn a_step_that_fails_anywhere_leaves_nothing() {
             assert_eq!(discriminant(&e.error), discriminant(&why), "{bad:?} at {at}: {e}");
         }
     }
-    assert!(rig.vol.orphans_empty().expect("an answer"));
+    assert!(rig.vol.inode_ops().orphans_empty().expect("an answer"));
     // None of it was spoilt by the attempts.
     apply(&rig.vol, &good);
     rig.unmount_checked();

@@ -40,16 +40,16 @@ fn acl(perm: u16, users: u32, salt: u32) -> Vec<u8> {
 }
 
 fn set(fs: &Fs, ino: Ino, name: &str, value: &[u8]) {
-    fs.volume.setxattr(ino, name.as_bytes(), value, SetXattr::Any).expect("an ACL");
+    fs.volume.xattrs().setxattr(ino, name.as_bytes(), value, SetXattr::Any).expect("an ACL");
 }
 
 fn get(fs: &Fs, ino: Ino, name: &str) -> Vec<u8> {
-    fs.volume.getxattr(ino, name.as_bytes()).expect("an ACL")
+    fs.volume.xattrs().getxattr(ino, name.as_bytes()).expect("an ACL")
 }
 
 fn chmod(fs: &Fs, ino: Ino, perm: u16) {
     let set = SetAttr { perm: Some(perm), ..SetAttr::default() };
-    assert_eq!(fs.volume.setattr(ino, &set).expect("chmod").perm, perm);
+    assert_eq!(fs.volume.inode_ops().setattr(ino, &set).expect("chmod").perm, perm);
 }
 
 /// Free inodes and blocks, of the volume as it is: nothing waits for an unmount.
@@ -65,16 +65,16 @@ fn large_acls_are_inherited_and_changed_with_the_bits() {
         let dir = fs.mkdir(ROOT, "d");
         set(&fs, dir, DEFAULT, &acl(0o775, users, 0));
         let with_dir = free(&fs);
-        let file = fs.volume.create(dir, b"f", 0o640, USER).expect("create").ino;
+        let file = fs.volume.names().create(dir, b"f", 0o640, USER).expect("create").ino;
         assert_eq!(get(&fs, file, ACCESS), acl(0o640, users, 0), "{options:?}");
-        let sub = fs.volume.mkdir(dir, b"sub", 0o755, USER).expect("mkdir").ino;
+        let sub = fs.volume.names().mkdir(dir, b"sub", 0o755, USER).expect("mkdir").ino;
         assert_eq!((get(&fs, sub, ACCESS), get(&fs, sub, DEFAULT)), (acl(0o755, users, 0), acl(0o775, users, 0)));
         let masked = Caller { umask: 0o77, ..USER };
-        let deep = fs.volume.mknod(sub, b"pipe", 0o10_666, (0, 0), masked).expect("mknod").ino;
+        let deep = fs.volume.names().mknod(sub, b"pipe", 0o10_666, (0, 0), masked).expect("mknod").ino;
         assert_eq!(get(&fs, deep, ACCESS), acl(0o664, users, 0), "a default ACL takes the umask's place");
-        let unnamed = fs.volume.tmpfile(sub, 0o600, USER).expect("an unnamed file").ino;
+        let unnamed = fs.volume.names().tmpfile(sub, 0o600, USER).expect("an unnamed file").ino;
         assert_eq!(get(&fs, unnamed, ACCESS), acl(0o600, users, 0));
-        fs.volume.release(unnamed).expect("release");
+        fs.volume.inode_ops().release(unnamed).expect("release");
         let before = free(&fs);
         for perm in [0o600, 0o777, 0o640] {
             chmod(&fs, file, perm);
@@ -84,9 +84,9 @@ fn large_acls_are_inherited_and_changed_with_the_bits() {
         let fs = Fs::mount(fs.unmounted());
         assert_eq!(get(&fs, deep, ACCESS), acl(0o664, users, 0));
         assert_clean(&fs.unmounted(), "inherited");
-        fs.volume.unlink(sub, b"pipe").expect("unlink");
-        fs.volume.rmdir(dir, b"sub").expect("rmdir");
-        fs.volume.unlink(dir, b"f").expect("unlink");
+        fs.volume.names().unlink(sub, b"pipe").expect("unlink");
+        fs.volume.names().rmdir(dir, b"sub").expect("rmdir");
+        fs.volume.names().unlink(dir, b"f").expect("unlink");
         assert_eq!(free(&fs), with_dir, "{options:?}: values go with their owners");
         assert_clean(&fs.unmounted(), "all gone");
     }
@@ -108,18 +108,18 @@ fn replaced_values_leave_no_space_behind() {
             assert_eq!(free(&fs), full, "{options:?}, change {salt}");
         }
         // A change of the owner, with capabilities that go with it, leaves the ACL alone.
-        fs.volume.setxattr(file, b"security.capability", &[1; 20], SetXattr::Any).expect("capabilities");
-        fs.volume.setattr(file, &SetAttr { uid: Some(7), ..SetAttr::default() }).expect("chown");
+        fs.volume.xattrs().setxattr(file, b"security.capability", &[1; 20], SetXattr::Any).expect("capabilities");
+        fs.volume.inode_ops().setattr(file, &SetAttr { uid: Some(7), ..SetAttr::default() }).expect("chown");
         assert_eq!(get(&fs, file, ACCESS), acl(0o640, users, 11));
         // Small ones move out of their inodes; none leaves nothing.
         set(&fs, file, ACCESS, &acl(0o640, 1, 0));
-        fs.volume.removexattr(dir, DEFAULT.as_bytes()).expect("removal");
-        fs.volume.removexattr(file, ACCESS.as_bytes()).expect("removal");
+        fs.volume.xattrs().removexattr(dir, DEFAULT.as_bytes()).expect("removal");
+        fs.volume.xattrs().removexattr(file, ACCESS.as_bytes()).expect("removal");
         assert_eq!(free(&fs), empty, "{options:?}: ACLs removed");
         set(&fs, file, ACCESS, &acl(0o640, users, 0));
         fs.create(ROOT, "g");
         let two = free(&fs);
-        fs.volume.rename(ROOT, b"g", ROOT, b"f", Rename::Replace).expect("rename");
+        fs.volume.names().rename(ROOT, b"g", ROOT, b"f", Rename::Replace).expect("rename");
         assert!(free(&fs).0 > two.0 + 1, "{options:?}: the file and its ACL are gone");
         assert_clean(&fs.unmounted(), "replaced");
     }
@@ -132,14 +132,14 @@ fn a_full_volume_refuses_what_a_large_acl_needs() {
     let (file, dir, fill) = (fs.create(ROOT, "f"), fs.mkdir(ROOT, "d"), fs.create(ROOT, "fill"));
     set(&fs, file, ACCESS, &acl(0o640, users, 0));
     set(&fs, dir, DEFAULT, &acl(0o750, users, 0));
-    while fs.volume.append(fill, &[1; 1024]).is_ok() {}
+    while fs.volume.files().append(fill, &[1; 1024]).is_ok() {}
     let before = free(&fs);
-    fs.volume.create(dir, b"f", 0o644, USER).expect_err("no room for the ACL");
-    fs.volume.mkdir(dir, b"d", 0o755, USER).expect_err("no room for the ACLs");
+    fs.volume.names().create(dir, b"f", 0o644, USER).expect_err("no room for the ACL");
+    fs.volume.names().mkdir(dir, b"d", 0o755, USER).expect_err("no room for the ACLs");
     assert_eq!(free(&fs), before);
-    assert!(fs.volume.lookup(dir, b"f").is_err() && fs.volume.lookup(dir, b"d").is_err());
-    fs.volume.unlink(ROOT, b"fill").expect("unlink");
-    fs.volume.create(dir, b"f", 0o644, USER).expect("room");
+    assert!(fs.volume.names().lookup(dir, b"f").is_err() && fs.volume.names().lookup(dir, b"d").is_err());
+    fs.volume.names().unlink(ROOT, b"fill").expect("unlink");
+    fs.volume.names().create(dir, b"f", 0o644, USER).expect("room");
     assert_clean(&fs.unmounted(), "full");
 }
 
@@ -150,21 +150,21 @@ fn default_acls_where_contents_lie_in_inodes() {
             let fs = Fs::mount(mkfs(16, options));
             let dir = fs.mkdir(ROOT, "d");
             set(&fs, dir, DEFAULT, &acl(0o770, users, 0));
-            let sub = fs.volume.mkdir(dir, b"sub", 0o775, USER).expect("mkdir").ino;
-            let file = fs.volume.create(sub, b"f", 0o644, USER).expect("create").ino;
-            fs.volume.write(file, 0, &[5; 100]).expect("write");
+            let sub = fs.volume.names().mkdir(dir, b"sub", 0o775, USER).expect("mkdir").ino;
+            let file = fs.volume.names().create(sub, b"f", 0o644, USER).expect("create").ino;
+            fs.volume.files().write(file, 0, &[5; 100]).expect("write");
             chmod(&fs, file, 0o600);
-            let link = fs.volume.symlink(sub, b"l", &[b't'; 100], USER).expect("symlink").ino;
+            let link = fs.volume.names().symlink(sub, b"l", &[b't'; 100], USER).expect("symlink").ino;
             for i in 0..30 {
-                fs.volume.create(sub, format!("file {i}").as_bytes(), 0o666, USER).expect("create");
+                fs.volume.names().create(sub, format!("file {i}").as_bytes(), 0o666, USER).expect("create");
             }
             let fs = Fs::mount(fs.unmounted());
             assert_eq!(get(&fs, sub, DEFAULT), acl(0o770, users, 0), "{options:?}, {users} users");
             assert_eq!(get(&fs, sub, ACCESS), acl(0o770, users, 0));
             assert_eq!(get(&fs, file, ACCESS), acl(0o600, users, 0));
-            assert_eq!(fs.volume.readlink(link).expect("a link"), [b't'; 100]);
+            assert_eq!(fs.volume.names().readlink(link).expect("a link"), [b't'; 100]);
             let mut contents = [0; 200];
-            assert_eq!(fs.volume.read(file, 0, &mut contents).expect("a file"), 100);
+            assert_eq!(fs.volume.files().read(file, 0, &mut contents).expect("a file"), 100);
             assert_eq!(contents[..100], [5; 100]);
             assert_clean(&fs.unmounted(), &format!("{options:?}, {users} users"));
         }
@@ -186,7 +186,7 @@ fn large_acls_go_both_ways_with_the_kernel() {
         let fs = Fs::mount(mkfs(32, options));
         let dir = fs.mkdir(ROOT, "d");
         set(&fs, dir, DEFAULT, &acl(0o775, users, 3));
-        fs.volume.create(dir, b"ours", 0o640, USER).expect("create");
+        fs.volume.names().create(dir, b"ours", 0o640, USER).expect("create");
         let bytes = fs.unmounted();
         assert_clean(&bytes, "ours");
         let seen = with_kernel(&bytes, |at| {
@@ -201,12 +201,12 @@ fn large_acls_go_both_ways_with_the_kernel() {
         assert_clean(&seen, "the kernel's");
         let fs = Fs::mount(seen);
         let dir = fs.lookup("d");
-        let of = |name: &[u8]| fs.volume.lookup(dir, name).expect("a name").ino;
+        let of = |name: &[u8]| fs.volume.names().lookup(dir, name).expect("a name").ino;
         assert_eq!(get(&fs, of(b"theirs"), DEFAULT), acl(0o775, users, 3));
         let before = free(&fs);
         chmod(&fs, of(b"set"), 0o755);
         assert_eq!((get(&fs, of(b"set"), ACCESS), free(&fs)), (acl(0o755, users, 5), before));
-        fs.volume.create(of(b"theirs"), b"f", 0o600, USER).expect("create");
+        fs.volume.names().create(of(b"theirs"), b"f", 0o600, USER).expect("create");
         assert_clean(&fs.unmounted(), "ours again");
     }
 }

@@ -24,7 +24,7 @@ fn signed_hash(name: &[u8], words: &[u8]) -> u32 {
 fn image(value: &[u8], hash: impl Fn(&Image) -> u32) -> Vec<u8> {
     let fs = Fs::mount(mkfs(16, &["-b", "1024", "-O", "ea_inode,^metadata_csum"]));
     let file = fs.create(ROOT, "f");
-    fs.volume.setxattr(file, &full(NAME), value, SetXattr::Any).expect("an attribute");
+    fs.volume.xattrs().setxattr(file, &full(NAME), value, SetXattr::Any).expect("an attribute");
     let hash = hash(&Image::open(fs.store.clone()).expect("an image"));
     let mut bytes = fs.unmounted();
     let journal = ImageFile::new(&bytes).ask("bmap <8> 0").trim().parse::<usize>().expect("a block") * 1024;
@@ -46,10 +46,10 @@ fn assert_read(bytes: &[u8], value: &[u8], what: &str) {
     let name = full(NAME);
     let fs = Fs::mount(bytes.to_vec());
     let file = fs.lookup("f");
-    assert_eq!(fs.volume.getxattr(file, &name).expect("a value"), value, "{what}");
+    assert_eq!(fs.volume.xattrs().getxattr(file, &name).expect("a value"), value, "{what}");
     // It stays readable with others beside it, and is written anew.
-    fs.volume.setxattr(file, b"user.other", &[1; 100], SetXattr::Any).expect("an attribute");
-    assert_eq!(fs.volume.getxattr(file, &name).expect("a value"), value, "{what}");
+    fs.volume.xattrs().setxattr(file, b"user.other", &[1; 100], SetXattr::Any).expect("an attribute");
+    assert_eq!(fs.volume.xattrs().getxattr(file, &name).expect("a value"), value, "{what}");
     let bytes = fs.unmounted();
     assert_clean(&bytes, what);
     with_kernel(&bytes, |at| {
@@ -58,7 +58,7 @@ fn assert_read(bytes: &[u8], value: &[u8], what: &str) {
         rustix::fs::getxattr(at.join("f"), std::ffi::OsStr::from_bytes(&name), &mut found).expect("a value");
         assert_eq!(found, value, "{what}");
     });
-    fs.volume.setxattr(file, &name, &[5; 3000], SetXattr::Replace).expect("an attribute");
+    fs.volume.xattrs().setxattr(file, &name, &[5; 3000], SetXattr::Replace).expect("an attribute");
     assert_clean(&fs.unmounted(), what);
 }
 
@@ -71,7 +71,7 @@ fn a_value_in_an_inode_is_read_by_either_hash() {
     let bytes = image(&value, |image| signed_hash(NAME, &word(image)) ^ 1);
     assert!(!checked(&bytes).is_clean());
     let fs = Fs::mount(bytes);
-    let read = fs.volume.getxattr(fs.lookup("f"), &full(NAME));
+    let read = fs.volume.xattrs().getxattr(fs.lookup("f"), &full(NAME));
     assert!(matches!(read, Err(Error::Corrupt(_))), "{read:?}");
 }
 

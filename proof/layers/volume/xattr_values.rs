@@ -35,14 +35,14 @@ impl Numbers {
 }
 
 fn any(fs: &Fs, ino: u32, name: &str, value: &[u8]) -> Result<(), Error> {
-    fs.volume.setxattr(ino, name.as_bytes(), value, SetXattr::Any)
+    fs.volume.xattrs().setxattr(ino, name.as_bytes(), value, SetXattr::Any)
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn all(fs: &Fs, ino: u32) -> Model {
-    let names = fs.volume.listxattr(ino).expect("names");
-    names.into_iter().map(|n| (n.clone(), fs.volume.getxattr(ino, &n).expect("a value"))).collect()
+    let names = fs.volume.xattrs().listxattr(ino).expect("names");
+    names.into_iter().map(|n| (n.clone(), fs.volume.xattrs().getxattr(ino, &n).expect("a value"))).collect()
 }
 
 fn as_a_model_says() {
@@ -61,11 +61,11 @@ fn as_a_model_says() {
             let longest = [8, 60, 600, 3000][numbers.below(4) as usize];
             let value = vec![round as u8; numbers.below(longest) as usize];
             match numbers.below(5) {
-                0 => match (fs.volume.removexattr(ino, name), model.remove(name)) {
+                0 => match (fs.volume.xattrs().removexattr(ino, name), model.remove(name)) {
                     (Ok(()), Some(_)) | (Err(Error::NoAttribute), None) => {}
                     other => panic!("{other:?}"),
                 },
-                _ => match fs.volume.setxattr(ino, name, &value, SetXattr::Any) {
+                _ => match fs.volume.xattrs().setxattr(ino, name, &value, SetXattr::Any) {
                     Ok(()) => {
                         kept += 1;
                         model.insert(name.to_vec(), value);
@@ -84,9 +84,9 @@ fn as_a_model_says() {
         assert!(kept > 200 && full > 10, "{options:?}: {kept} set, {full} did not fit");
         assert_as_debugfs(&fs, &inos, &models);
         for name in ["f", "g"] {
-            fs.volume.unlink(ROOT, name.as_bytes()).expect("unlink");
+            fs.volume.names().unlink(ROOT, name.as_bytes()).expect("unlink");
         }
-        fs.volume.rmdir(ROOT, b"d").expect("rmdir");
+        fs.volume.names().rmdir(ROOT, b"d").expect("rmdir");
         assert_clean(&fs.unmounted(), "attributes freed");
     }
 }
@@ -109,14 +109,14 @@ fn rules_of_names_and_flags() {
     let fs = Fs::mount(mkfs(16, &[]));
     let v = &fs.volume;
     let (file, dir) = (fs.create(ROOT, "f"), fs.mkdir(ROOT, "d"));
-    let link = v.symlink(ROOT, b"l", b"f", USER).expect("a symlink").ino;
-    assert!(matches!(v.getxattr(file, b"user.a"), Err(Error::NoAttribute)));
-    assert!(matches!(v.removexattr(file, b"user.a"), Err(Error::NoAttribute)));
-    assert!(matches!(v.setxattr(file, b"user.a", b"1", SetXattr::Replace), Err(Error::NoAttribute)));
-    v.setxattr(file, b"user.a", b"1", SetXattr::Create).expect("created");
-    assert!(matches!(v.setxattr(file, b"user.a", b"2", SetXattr::Create), Err(Error::Exists)));
-    v.setxattr(file, b"user.a", b"", SetXattr::Replace).expect("replaced");
-    assert_eq!(v.getxattr(file, b"user.a").expect("a value"), b"");
+    let link = v.names().symlink(ROOT, b"l", b"f", USER).expect("a symlink").ino;
+    assert!(matches!(v.xattrs().getxattr(file, b"user.a"), Err(Error::NoAttribute)));
+    assert!(matches!(v.xattrs().removexattr(file, b"user.a"), Err(Error::NoAttribute)));
+    assert!(matches!(v.xattrs().setxattr(file, b"user.a", b"1", SetXattr::Replace), Err(Error::NoAttribute)));
+    v.xattrs().setxattr(file, b"user.a", b"1", SetXattr::Create).expect("created");
+    assert!(matches!(v.xattrs().setxattr(file, b"user.a", b"2", SetXattr::Create), Err(Error::Exists)));
+    v.xattrs().setxattr(file, b"user.a", b"", SetXattr::Replace).expect("replaced");
+    assert_eq!(v.xattrs().getxattr(file, b"user.a").expect("a value"), b"");
     for name in ["nothing", "system.data", "lustre.x", "user", "other.x"] {
         assert!(matches!(any(&fs, file, name, b""), Err(Error::Unsupported(_))), "{name}");
     }
@@ -146,7 +146,7 @@ fn the_clock_and_protected_inodes() {
         file.debugfs(&format!("sif <{ino}> flags {flag}\n"));
         let fs = Fs::mount(file.bytes());
         assert!(matches!(any(&fs, ino, "user.b", b"1"), Err(Error::NotPermitted(_))));
-        assert!(matches!(fs.volume.removexattr(ino, b"user.a"), Err(Error::NotPermitted(_))));
+        assert!(matches!(fs.volume.xattrs().removexattr(ino, b"user.a"), Err(Error::NotPermitted(_))));
     }
 }
 
@@ -171,12 +171,12 @@ fn acls_and_permissions_go_together() {
     let (file, dir) = (fs.create(ROOT, "f"), fs.mkdir(ROOT, "d"));
     let perm = |ino| v.getattr(ino).expect("attributes").perm;
     any(&fs, file, ACCESS, &acl(&NAMED)).expect("an ACL");
-    assert_eq!((perm(file), v.getxattr(file, ACCESS.as_bytes()).expect("it")), (0o751, acl(&NAMED)));
+    assert_eq!((perm(file), v.xattrs().getxattr(file, ACCESS.as_bytes()).expect("it")), (0o751, acl(&NAMED)));
     let set = ondol_volume::SetAttr { perm: Some(0o620), ..Default::default() };
-    v.setattr(file, &set).expect("chmod");
+    v.inode_ops().setattr(file, &set).expect("chmod");
     let mut changed = NAMED;
     (changed[0].1, changed[4].1, changed[5].1) = (6, 2, 0);
-    assert_eq!(v.getxattr(file, ACCESS.as_bytes()).expect("it"), acl(&changed));
+    assert_eq!(v.xattrs().getxattr(file, ACCESS.as_bytes()).expect("it"), acl(&changed));
     any(&fs, dir, "system.posix_acl_default", &acl(&NAMED)).expect("a default ACL");
     assert_eq!(perm(dir), 0o755);
     with_kernel(&fs.unmounted(), |at| {
@@ -184,7 +184,7 @@ fn acls_and_permissions_go_together() {
         assert_eq!(kernel_get(&at.join("d"), "system.posix_acl_default"), acl(&NAMED));
     });
     any(&fs, file, ACCESS, &acl(&MINIMAL)).expect("an ACL that is no more than bits");
-    assert_eq!((perm(file), v.listxattr(file).expect("names").len()), (0o640, 0));
+    assert_eq!((perm(file), v.xattrs().listxattr(file).expect("names").len()), (0o640, 0));
     let unsorted = [NAMED[0], NAMED[2], NAMED[1], NAMED[3], NAMED[4], NAMED[5]];
     for bad in [&NAMED[..5], &NAMED[1..], &unsorted, &[NAMED[0], NAMED[1], NAMED[2], NAMED[5]]] {
         assert!(matches!(any(&fs, file, ACCESS, &acl(bad)), Err(Error::Invalid(_))), "{bad:?}");
@@ -192,7 +192,7 @@ fn acls_and_permissions_go_together() {
     assert!(matches!(any(&fs, file, ACCESS, b"nonsense"), Err(Error::Unsupported(_))));
     assert!(matches!(any(&fs, file, ACCESS, &[2, 0, 0, 0, 1]), Err(Error::Invalid(_))));
     any(&fs, dir, "system.posix_acl_default", &acl(&[])).expect("an empty ACL removes it");
-    assert!(v.listxattr(dir).expect("names").is_empty());
+    assert!(v.xattrs().listxattr(dir).expect("names").is_empty());
     assert_clean(&fs.unmounted(), "ACLs");
 }
 
@@ -219,13 +219,13 @@ fn both_ways_with_the_kernel() {
         let fs = Fs::mount(filled);
         let inos = ["a", "b", "c"].map(|name| fs.lookup(name));
         for ino in inos {
-            assert_eq!(fs.volume.getxattr(ino, b"user.large").expect("a value"), large);
-            assert_eq!(fs.volume.getxattr(ino, b"system.posix_acl_access").expect("an ACL"), acl(&NAMED));
+            assert_eq!(fs.volume.xattrs().getxattr(ino, b"user.large").expect("a value"), large);
+            assert_eq!(fs.volume.xattrs().getxattr(ino, b"system.posix_acl_access").expect("an ACL"), acl(&NAMED));
         }
         any(&fs, inos[0], "user.large", &large[..650]).expect("a copy of a shared block");
         let set = ondol_volume::SetAttr { perm: Some(0o600), ..Default::default() };
-        fs.volume.setattr(inos[2], &set).expect("chmod");
-        fs.volume.unlink(ROOT, b"b").expect("unlink");
+        fs.volume.inode_ops().setattr(inos[2], &set).expect("chmod");
+        fs.volume.names().unlink(ROOT, b"b").expect("unlink");
         let bytes = fs.unmounted();
         assert_clean(&bytes, &format!("{options:?}"));
         let read = with_kernel(&bytes, |at| {
@@ -262,8 +262,8 @@ fn shared_blocks_are_left_one_by_one() {
                 for i in (t..40).step_by(4) {
                     let name = format!("f{i}");
                     match i % 3 {
-                        0 => fs.volume.unlink(ROOT, name.as_bytes()).expect("unlink"),
-                        1 => fs.volume.removexattr(fs.lookup(&name), b"user.same").expect("removal"),
+                        0 => fs.volume.names().unlink(ROOT, name.as_bytes()).expect("unlink"),
+                        1 => fs.volume.xattrs().removexattr(fs.lookup(&name), b"user.same").expect("removal"),
                         _ => any(fs, fs.lookup(&name), "user.same", &[6; 790]).expect("a change"),
                     }
                 }

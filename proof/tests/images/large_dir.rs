@@ -43,15 +43,15 @@ fn three_levels_of_index_both_ways() {
     let store = Arc::new(RamStore::from_bytes(spec().make().expect("mke2fs")));
     let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open");
     let vol = volume.inodes();
-    let dir = vol.mkdir(ROOT, b"d", 0o755, ondol::Caller::default()).expect("mkdir").ino;
+    let dir = vol.names().mkdir(ROOT, b"d", 0o755, ondol::Caller::default()).expect("mkdir").ino;
     let files: Vec<u32> = [b"a", b"b"]
         .into_iter()
-        .map(|name| vol.create(ROOT, name, 0o644, ondol::Caller::default()).expect("create").ino)
+        .map(|name| vol.names().create(ROOT, name, 0o644, ondol::Caller::default()).expect("create").ino)
         .collect();
     for i in 0..names() {
-        vol.link(files[i % 2], dir, name(i).as_bytes()).expect("link");
+        vol.names().link(files[i % 2], dir, name(i).as_bytes()).expect("link");
     }
-    assert!(vol.link(files[0], dir, name(7).as_bytes()).is_err(), "the name exists");
+    assert!(vol.names().link(files[0], dir, name(7).as_bytes()).is_err(), "the name exists");
     volume.close().expect("close");
     must_be_clean(&store.to_bytes());
 
@@ -77,10 +77,10 @@ fn three_levels_of_index_both_ways() {
     let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(2)).expect("open");
     let vol = volume.inodes();
     for i in 0..names() + names() / 3 {
-        let there = vol.lookup(dir, name(i).as_bytes()).is_ok();
+        let there = vol.names().lookup(dir, name(i).as_bytes()).is_ok();
         assert_eq!(there, i % 3 != 0 || i >= names(), "name {i}");
         if there && i % 2 == 0 {
-            vol.unlink(dir, name(i).as_bytes()).expect("unlink");
+            vol.names().unlink(dir, name(i).as_bytes()).expect("unlink");
         }
     }
     volume.close().expect("close");
@@ -94,10 +94,10 @@ fn without_the_feature_the_index_is_full() {
     let store = Arc::new(RamStore::from_bytes(image));
     let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open");
     let vol = volume.inodes();
-    let dir = vol.mkdir(ROOT, b"d", 0o755, ondol::Caller::default()).expect("mkdir").ino;
-    let file = vol.create(ROOT, b"a", 0o644, ondol::Caller::default()).expect("create").ino;
-    let other = vol.create(ROOT, b"b", 0o644, ondol::Caller::default()).expect("create").ino;
-    let full = (0..names()).find_map(|i| vol.link([file, other][i % 2], dir, name(i).as_bytes()).err());
+    let dir = vol.names().mkdir(ROOT, b"d", 0o755, ondol::Caller::default()).expect("mkdir").ino;
+    let file = vol.names().create(ROOT, b"a", 0o644, ondol::Caller::default()).expect("create").ino;
+    let other = vol.names().create(ROOT, b"b", 0o644, ondol::Caller::default()).expect("create").ino;
+    let full = (0..names()).find_map(|i| vol.names().link([file, other][i % 2], dir, name(i).as_bytes()).err());
     assert!(full.is_some_and(|e| e.to_string().contains("index is full")));
     volume.close().expect("close");
     must_be_clean(&store.to_bytes());

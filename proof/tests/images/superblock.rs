@@ -178,8 +178,8 @@ fn default_mount_options_of_the_superblock_are_honoured_and_overruled() {
         let (volume, _) = open(&store, &Options::parse(options).unwrap());
         let inodes = volume.inodes();
         let name = format!("d{}", options.len());
-        let dir = inodes.mkdir(ROOT, name.as_bytes(), 0o755, Caller::new(5, 6)).unwrap();
-        let file = inodes.create(dir.ino, b"f", 0o644, Caller::new(7, 8)).unwrap();
+        let dir = inodes.names().mkdir(ROOT, name.as_bytes(), 0o755, Caller::new(5, 6)).unwrap();
+        let file = inodes.names().create(dir.ino, b"f", 0o644, Caller::new(7, 8)).unwrap();
         let found = (volume.info().unwrap().mount.unwrap().data, file.gid, file.perm);
         volume.close().unwrap();
         found

@@ -136,8 +136,8 @@ fn change(volume: &Volume) {
     volume.write("/large", vec![9; 50_000]).expect("write");
     volume.symlink("where/".repeat(60), "/longer").expect("symlink");
     let ino = volume.metadata("/small").expect("stat").ino();
-    volume.inodes().setxattr(ino, b"user.ours", &[5; 300], SetXattr::Any).expect("setxattr");
-    volume.inodes().removexattr(ino, b"user.small").expect("removexattr");
+    volume.inodes().xattrs().setxattr(ino, b"user.ours", &[5; 300], SetXattr::Any).expect("setxattr");
+    volume.inodes().xattrs().removexattr(ino, b"user.small").expect("removexattr");
 }
 
 /// The kernel fills an image: what it holds then, how it lies after a crash and after the unmount.

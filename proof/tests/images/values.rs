@@ -47,39 +47,39 @@ fn values_come_and_go_whole() {
         let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
         let volume = open(&store);
         let at_first = free_inodes(&volume);
-        let file = volume.inodes().create(ROOT, b"f", 0o644, ondol::Caller::default()).expect("create").ino;
+        let file = volume.inodes().names().create(ROOT, b"f", 0o644, ondol::Caller::default()).expect("create").ino;
         let with_file = free_inodes(&volume);
         let vol = volume.inodes();
-        let set = |name: &[u8], v: &[u8]| vol.setxattr(file, name, v, SetXattr::Any);
+        let set = |name: &[u8], v: &[u8]| vol.xattrs().setxattr(file, name, v, SetXattr::Any);
         set(b"user.small", b"here").expect("small");
         for (i, len) in [60_000, 65_536, 5000, 1].into_iter().enumerate() {
             set(b"user.large", &value(i, len)).expect("large");
-            assert_eq!(vol.getxattr(file, b"user.large").expect("large"), value(i, len));
+            assert_eq!(vol.xattrs().getxattr(file, b"user.large").expect("large"), value(i, len));
         }
         set(b"user.large", &value(9, 65_536)).expect("large");
         set(b"user.more", &value(8, 30_000)).expect("more");
         set(b"user.huge", &value(1, 65_537)).expect_err("longer than values can be");
-        let mut names = vol.listxattr(file).expect("list");
+        let mut names = vol.xattrs().listxattr(file).expect("list");
         names.sort();
         assert_eq!(names, [b"user.large".to_vec(), b"user.more".to_vec(), b"user.small".to_vec()]);
-        vol.setattr(file, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).expect("chmod");
+        vol.inode_ops().setattr(file, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).expect("chmod");
         volume.close().expect("close");
         must_be_clean(&store.to_bytes());
 
         let volume = open(&store);
         let vol = volume.inodes();
-        assert_eq!(vol.getxattr(file, b"user.large").expect("large"), value(9, 65_536));
-        vol.removexattr(file, b"user.more").expect("remove");
-        vol.removexattr(file, b"user.large").expect("remove");
-        vol.removexattr(file, b"user.small").expect("remove");
+        assert_eq!(vol.xattrs().getxattr(file, b"user.large").expect("large"), value(9, 65_536));
+        vol.xattrs().removexattr(file, b"user.more").expect("remove");
+        vol.xattrs().removexattr(file, b"user.large").expect("remove");
+        vol.xattrs().removexattr(file, b"user.small").expect("remove");
         volume.sync().expect("sync");
         assert_eq!(free_inodes(&volume), with_file, "values are freed");
-        vol.setxattr(file, b"user.large", &value(2, 20_000), SetXattr::Create).expect("large");
-        vol.setxattr(file, b"user.other", &value(3, 20_000), SetXattr::Create).expect("large");
-        vol.open(file).expect("open");
+        vol.xattrs().setxattr(file, b"user.large", &value(2, 20_000), SetXattr::Create).expect("large");
+        vol.xattrs().setxattr(file, b"user.other", &value(3, 20_000), SetXattr::Create).expect("large");
+        vol.inode_ops().open(file).expect("open");
         volume.remove_file("/f").expect("unlink");
-        assert_eq!(vol.getxattr(file, b"user.other").expect("still open"), value(3, 20_000));
-        vol.release(file).expect("release");
+        assert_eq!(vol.xattrs().getxattr(file, b"user.other").expect("still open"), value(3, 20_000));
+        vol.inode_ops().release(file).expect("release");
         volume.sync().expect("sync");
         assert_eq!(free_inodes(&volume), at_first, "they go with their owner");
         volume.close().expect("close");
@@ -141,15 +141,15 @@ fn ours(store: &Arc<RamStore>) {
     let vol = volume.inodes();
     let ino = |name: &str| volume.metadata(format!("/{name}")).expect(name).ino();
     for name in ["a", "b", "c", "d"] {
-        assert_eq!(vol.getxattr(ino(name), b"user.same").expect("same"), value(1, 50_000));
-        assert_eq!(vol.getxattr(ino(name), b"user.also").expect("also"), value(2, 10_000));
+        assert_eq!(vol.xattrs().getxattr(ino(name), b"user.same").expect("same"), value(1, 50_000));
+        assert_eq!(vol.xattrs().getxattr(ino(name), b"user.also").expect("also"), value(2, 10_000));
     }
     volume.remove_file("/a").expect("unlink");
-    vol.setxattr(ino("b"), b"user.also", &value(7, 60_000), SetXattr::Replace).expect("replace");
-    vol.setxattr(ino("c"), b"user.same", b"", SetXattr::Replace).expect("replace");
-    vol.removexattr(ino("d"), b"user.same").expect("remove");
+    vol.xattrs().setxattr(ino("b"), b"user.also", &value(7, 60_000), SetXattr::Replace).expect("replace");
+    vol.xattrs().setxattr(ino("c"), b"user.same", b"", SetXattr::Replace).expect("replace");
+    vol.xattrs().removexattr(ino("d"), b"user.same").expect("remove");
     volume.write("/new", b"new").expect("write");
-    vol.setxattr(ino("new"), b"user.ours", &value(5, 33_333), SetXattr::Create).expect("create");
+    vol.xattrs().setxattr(ino("new"), b"user.ours", &value(5, 33_333), SetXattr::Create).expect("create");
     volume.close().expect("close");
     must_be_clean(&store.to_bytes());
 }
@@ -164,9 +164,9 @@ fn a_crash_after_any_synced_step_leaves_nothing_to_mend() {
         let file = volume.metadata("/f").expect("stat").ino();
         for step in 0..5 {
             match step {
-                0 | 1 => vol.setxattr(file, b"user.v", &value(step, 40_000), SetXattr::Any).expect("set"),
-                2 => vol.setxattr(file, b"user.w", &value(step, 9_000), SetXattr::Any).expect("set"),
-                3 => vol.removexattr(file, b"user.v").expect("remove"),
+                0 | 1 => vol.xattrs().setxattr(file, b"user.v", &value(step, 40_000), SetXattr::Any).expect("set"),
+                2 => vol.xattrs().setxattr(file, b"user.w", &value(step, 9_000), SetXattr::Any).expect("set"),
+                3 => vol.xattrs().removexattr(file, b"user.v").expect("remove"),
                 _ => volume.remove_file("/f").expect("unlink"),
             }
             volume.sync().expect("sync");
@@ -184,8 +184,8 @@ fn a_crash_after_any_synced_step_leaves_nothing_to_mend() {
 fn damage_to_values_is_named() {
     let store = Arc::new(RamStore::from_bytes(specs()[0].make().expect("mke2fs")));
     let volume = open(&store);
-    let file = volume.inodes().create(ROOT, b"f", 0o644, ondol::Caller::default()).expect("create").ino;
-    volume.inodes().setxattr(file, b"user.v", &value(0, 40_000), SetXattr::Any).expect("set");
+    let file = volume.inodes().names().create(ROOT, b"f", 0o644, ondol::Caller::default()).expect("create").ino;
+    volume.inodes().xattrs().setxattr(file, b"user.v", &value(0, 40_000), SetXattr::Any).expect("set");
     volume.close().expect("close");
     let mut bytes = store.to_bytes();
     let wanted = value(0, 4096);
@@ -195,6 +195,6 @@ fn damage_to_values_is_named() {
     let report = ondol::check_media(&(store.clone() as Arc<dyn BlockStore>)).expect("check");
     assert!(report.problems.iter().any(|p| p.contains("value of an attribute")), "{report:?}");
     let volume = open(&store);
-    let e = volume.inodes().getxattr(file, b"user.v").expect_err("a damaged value");
+    let e = volume.inodes().xattrs().getxattr(file, b"user.v").expect_err("a damaged value");
     assert!(e.to_string().contains("hash"), "{e}");
 }

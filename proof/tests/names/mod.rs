@@ -68,7 +68,7 @@ impl Sides {
 
     pub(crate) fn ino(&self, path: &str) -> u32 {
         let mut names = path.split('/').filter(|name| !name.is_empty());
-        names.try_fold(ROOT, |dir, name| self.ours().lookup(dir, name.as_bytes()).map(|a| a.ino)).unwrap()
+        names.try_fold(ROOT, |dir, name| self.ours().names().lookup(dir, name.as_bytes()).map(|a| a.ino)).unwrap()
     }
 
     /// The same calls on both; they must succeed.
@@ -91,24 +91,24 @@ impl Sides {
                 let (dir, name) = split(path);
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
                 let made = kernel(fs::open(at(path), flags, Mode::from_raw_mode((*mode).into())));
-                (made.map(drop), told(ours.create(dir, name.as_bytes(), *mode, root)).map(drop))
+                (made.map(drop), told(ours.names().create(dir, name.as_bytes(), *mode, root)).map(drop))
             }
             Op::Mkdir { path, mode } => {
                 let (dir, name) = split(path);
                 let made = kernel(fs::mkdir(at(path), Mode::from_raw_mode((*mode).into())));
-                (made, told(ours.mkdir(dir, name.as_bytes(), *mode, root)).map(drop))
+                (made, told(ours.names().mkdir(dir, name.as_bytes(), *mode, root)).map(drop))
             }
             Op::Mkfifo { path, mode } => {
                 let (dir, name) = split(path);
                 let mode_bits = Mode::from_raw_mode((*mode).into());
                 let made = kernel(fs::mknodat(CWD, at(path), fs::FileType::Fifo, mode_bits, 0));
                 let mode = FileType::Fifo.mode_bits() | mode;
-                (made, told(ours.mknod(dir, name.as_bytes(), mode, (0, 0), root)).map(drop))
+                (made, told(ours.names().mknod(dir, name.as_bytes(), mode, (0, 0), root)).map(drop))
             }
             Op::Symlink { path, target } => {
                 let (dir, name) = split(path);
                 let made = kernel(fs::symlink(target.as_str(), at(path)));
-                (made, told(ours.symlink(dir, name.as_bytes(), target.as_bytes(), root)).map(drop))
+                (made, told(ours.names().symlink(dir, name.as_bytes(), target.as_bytes(), root)).map(drop))
             }
             op => panic!("not for this: {op}"),
         }
@@ -116,13 +116,13 @@ impl Sides {
 
     pub(crate) fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> (Told<()>, Told<()>) {
         let set = kernel(fs::lsetxattr(self.path(path), name, value, XattrFlags::empty()));
-        (set, told(self.ours().setxattr(self.ino(path), name.as_bytes(), value, SetXattr::Any)))
+        (set, told(self.ours().xattrs().setxattr(self.ino(path), name.as_bytes(), value, SetXattr::Any)))
     }
 
     pub(crate) fn xattr(&self, path: &str, name: &str) -> (Told<Vec<u8>>, Told<Vec<u8>>) {
         let mut value = vec![0; 70_000];
         let got = kernel(fs::lgetxattr(self.path(path), name, &mut value));
-        (got.map(|n| value[..n].to_vec()), told(self.ours().getxattr(self.ino(path), name.as_bytes())))
+        (got.map(|n| value[..n].to_vec()), told(self.ours().xattrs().getxattr(self.ino(path), name.as_bytes())))
     }
 
     pub(crate) fn same_xattr(&self, path: &str, name: &str, why: &str) {

@@ -29,7 +29,7 @@ fn times_are_held_alike() {
                 fs::utimensat(CWD, sides.path("f"), &times, AtFlags::empty()).unwrap();
                 let time = Some(SetTime::To(Timestamp { sec, nsec: nsec as u32 }));
                 let set = SetAttr { atime: time, mtime: time, ..SetAttr::default() };
-                let ours = sides.ours().setattr(sides.ino("f"), &set).unwrap();
+                let ours = sides.ours().inode_ops().setattr(sides.ino("f"), &set).unwrap();
                 let kernel = sides.stat("f").0;
                 let of = |t: Timestamp| (t.sec, i64::from(t.nsec));
                 let expected = ((kernel.atime(), kernel.atime_nsec()), (kernel.mtime(), kernel.mtime_nsec()));
@@ -113,7 +113,8 @@ type Times<T> = Option<(u64, T, T)>;
 fn our_times(ours: &Library, path: &str) -> Times<(i64, i64)> {
     let volume = ours.volume().unwrap().inodes();
     let mut names = path.split('/').filter(|name| !name.is_empty());
-    let attr = names.try_fold(volume.getattr(ROOT).ok()?, |dir, name| volume.lookup(dir.ino, name.as_bytes()).ok())?;
+    let attr =
+        names.try_fold(volume.getattr(ROOT).ok()?, |dir, name| volume.names().lookup(dir.ino, name.as_bytes()).ok())?;
     let of = |t: Timestamp| (t.sec, i64::from(t.nsec));
     Some((attr.ino.into(), of(attr.mtime), of(attr.ctime)))
 }
@@ -140,22 +141,26 @@ type Reading = (&'static str, fn(&Path), fn(&Inodes, u32));
 #[test]
 fn access_times_follow_the_options() {
     let reads: [Reading; 4] = [
-        ("f", |p| drop(std::fs::read(p).unwrap()), |i, ino| assert!(i.read(ino, 0, &mut [0; 100]).is_ok())),
-        ("empty", |p| drop(std::fs::read(p).unwrap()), |i, ino| assert!(i.read(ino, 0, &mut [0; 100]).is_ok())),
-        ("d", |p| std::fs::read_dir(p).unwrap().for_each(drop), |i, ino| i.readdir(ino, 0, &mut |_| true).unwrap()),
-        ("s", |p| drop(std::fs::read_link(p).unwrap()), |i, ino| drop(i.readlink(ino).unwrap())),
+        ("f", |p| drop(std::fs::read(p).unwrap()), |i, ino| assert!(i.files().read(ino, 0, &mut [0; 100]).is_ok())),
+        ("empty", |p| drop(std::fs::read(p).unwrap()), |i, ino| assert!(i.files().read(ino, 0, &mut [0; 100]).is_ok())),
+        (
+            "d",
+            |p| std::fs::read_dir(p).unwrap().for_each(drop),
+            |i, ino| i.names().readdir(ino, 0, &mut |_| true).unwrap(),
+        ),
+        ("s", |p| drop(std::fs::read_link(p).unwrap()), |i, ino| drop(i.names().readlink(ino).unwrap())),
     ];
     for options in ["relatime", "noatime", "strictatime", "nodiratime", "strictatime,nodiratime"] {
         let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), options) else { return };
         sides.make("mkdir /d 0755\ncreate /f 0644\ncreate /empty 0644\nsymlink /s x\ncreate /A 0644");
         for path in ["f", "A"] {
             std::fs::write(sides.path(path), b"text").unwrap();
-            sides.ours().write(sides.ino(path), 0, b"text").unwrap();
+            sides.ours().files().write(sides.ino(path), 0, b"text").unwrap();
         }
         let file = std::fs::File::open(sides.path("A")).unwrap();
         let flags = fs::ioctl_getflags(&file).unwrap().bits() | 0x80;
         fs::ioctl_setflags(&file, IFlags::from_bits_retain(flags)).unwrap();
-        sides.ours().set_flags(sides.ino("A"), flags, u32::MAX).unwrap();
+        sides.ours().inode_ops().set_flags(sides.ino("A"), flags, u32::MAX).unwrap();
         let silent = ("A", reads[0].1, reads[0].2);
         for round in 0..3 {
             for (path, theirs, ours) in reads.iter().chain([&silent]) {

@@ -47,11 +47,11 @@ fn deep(dir: &Path, depth: usize) -> PathBuf {
     let inodes = volume.inodes();
     let mut at = ROOT;
     for _ in 0..depth {
-        at = inodes.mkdir(at, b"d", 0o755, Caller::default()).unwrap().ino;
+        at = inodes.names().mkdir(at, b"d", 0o755, Caller::default()).unwrap().ino;
     }
     for n in 0..3000 {
         let name = format!("a name that is long enough for many of them to fill a pipe, number {n}");
-        inodes.create(at, name.as_bytes(), 0o644, Caller::default()).unwrap();
+        inodes.names().create(at, name.as_bytes(), 0o644, Caller::default()).unwrap();
     }
     volume.close().unwrap();
     path

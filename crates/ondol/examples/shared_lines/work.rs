@@ -118,9 +118,9 @@ struct Own<'v> {
 impl<'v> Own<'v> {
     fn new(volume: &'v Volume, thread: usize, work: Work) -> Result<Self, Box<dyn Error>> {
         let i = volume.inodes();
-        let dir = i.mkdir(ROOT, thread.to_string().as_bytes(), 0o755, Caller::default())?.ino;
-        let file = i.create(dir, b"file", 0o644, Caller::default())?.ino;
-        i.write(file, 0, &vec![1; 1 << 20])?;
+        let dir = i.names().mkdir(ROOT, thread.to_string().as_bytes(), 0o755, Caller::default())?.ino;
+        let file = i.names().create(dir, b"file", 0o644, Caller::default())?.ino;
+        i.files().write(file, 0, &vec![1; 1 << 20])?;
         Ok(Self { volume, work, thread, dir, file })
     }
 
@@ -135,12 +135,12 @@ impl<'v> Own<'v> {
         let (i, page) = (self.volume.inodes(), [n as u8; 4096]);
         match self.work {
             Work::Create => {
-                let file = i.create(self.dir, n.to_string().as_bytes(), 0o644, Caller::default())?.ino;
-                i.write(file, 0, &page)?;
+                let file = i.names().create(self.dir, n.to_string().as_bytes(), 0o644, Caller::default())?.ino;
+                i.files().write(file, 0, &page)?;
                 Ok(i.fsync(file, false)?)
             }
             Work::Overwrite => {
-                i.write(self.file, (n * 7919 % 256 * 4096) as u64, &page)?;
+                i.files().write(self.file, (n * 7919 % 256 * 4096) as u64, &page)?;
                 Ok(i.fsync(self.file, false)?)
             }
             Work::Path => {

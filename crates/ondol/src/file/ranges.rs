@@ -14,7 +14,7 @@ impl File {
     /// As fallocate(2).
     pub fn fallocate(&self, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.check_writable()?;
-        at(&self.path, self.volume.usable()?.fallocate(self.ino, how, offset, len))
+        at(&self.path, self.volume.usable()?.files().fallocate(self.ino, how, offset, len))
     }
 
     /// Where the next data, or the next hole, begins at or behind `offset`: lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
@@ -23,7 +23,7 @@ impl File {
     /// # Errors
     /// `ENXIO` when the offset is not before the end of the file, or no data follows.
     pub fn find(&self, what: Seek, offset: u64) -> Result<u64> {
-        at(&self.path, self.volume.usable()?.seek(self.ino, offset, what))
+        at(&self.path, self.volume.usable()?.files().seek(self.ino, offset, what))
     }
 
     /// Copies up to `len` bytes from `offset` on to `to_offset` of `to`, a file of the same volume, and returns how
@@ -40,7 +40,7 @@ impl File {
         to.check_writable()?;
         let kill_suid = to.caller.uid != 0;
         let inodes = self.volume.usable()?;
-        at(&to.path, inodes.copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
+        at(&to.path, inodes.ranges().copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
     }
 
     /// Exchanges what this file holds from `offset` on for what `other`, a file of the same volume, holds from
@@ -63,7 +63,7 @@ impl File {
         }
         let how = Exchange { kill_suid: how.kill_suid || self.caller.uid != 0, ..*how };
         let (one, two) = ((self.ino, offset), (other.ino, other_offset));
-        at(&self.path, self.act(|inodes| inodes.exchange(one, two, &how)))
+        at(&self.path, self.act(|inodes| inodes.ranges().exchange(one, two, &how)))
     }
 
     /// The allocated parts of the file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl tells.
@@ -71,6 +71,6 @@ impl File {
     /// # Errors
     /// Corruption, or the store's failure.
     pub fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
-        at(&self.path, self.volume.usable()?.extents(self.ino, offset, len))
+        at(&self.path, self.volume.usable()?.files().extents(self.ino, offset, len))
     }
 }

@@ -220,11 +220,11 @@ fn removed_files_that_are_held_are_within_the_bound() {
     let held: Vec<ondol::Ino> = (0..FILES)
         .map(|n| {
             let name = n.to_string();
-            let ino = inodes.create(ondol::ROOT, name.as_bytes(), 0o600, ondol::Caller::default()).unwrap().ino;
-            inodes.looked_up(ino);
-            inodes.open(ino).unwrap();
-            inodes.write(ino, 0, name.as_bytes()).unwrap();
-            inodes.unlink(ondol::ROOT, name.as_bytes()).unwrap();
+            let ino = inodes.names().create(ondol::ROOT, name.as_bytes(), 0o600, ondol::Caller::default()).unwrap().ino;
+            inodes.inode_ops().looked_up(ino);
+            inodes.inode_ops().open(ino).unwrap();
+            inodes.files().write(ino, 0, name.as_bytes()).unwrap();
+            inodes.names().unlink(ondol::ROOT, name.as_bytes()).unwrap();
             ino
         })
         .collect();
@@ -233,15 +233,15 @@ fn removed_files_that_are_held_are_within_the_bound() {
     // They are all there, and can be opened once more.
     for (n, ino) in held.iter().enumerate().step_by(997) {
         let mut bytes = vec![0; 10];
-        let read = inodes.read(*ino, 0, &mut bytes).unwrap();
+        let read = inodes.files().read(*ino, 0, &mut bytes).unwrap();
         assert_eq!(bytes[..read], *n.to_string().as_bytes());
-        assert_eq!(inodes.open(*ino).unwrap().nlink, 0);
-        inodes.release(*ino).unwrap();
+        assert_eq!(inodes.inode_ops().open(*ino).unwrap().nlink, 0);
+        inodes.inode_ops().release(*ino).unwrap();
     }
     // The last to let go deletes them.
     for ino in &held {
-        inodes.release(*ino).unwrap();
-        inodes.forget(*ino, 1).unwrap();
+        inodes.inode_ops().release(*ino).unwrap();
+        inodes.inode_ops().forget(*ino, 1).unwrap();
     }
     assert_eq!((volume.memory_bound(), volume.statfs().files_free), (bound, before));
     volume.close().unwrap();
@@ -258,7 +258,7 @@ fn a_tree_of_any_depth_is_removed() {
     let before = volume.statfs().files_free;
     let mut at = ondol::ROOT;
     for _ in 0..40_000 {
-        at = volume.inodes().mkdir(at, b"d", 0o755, ondol::Caller::default()).unwrap().ino;
+        at = volume.inodes().names().mkdir(at, b"d", 0o755, ondol::Caller::default()).unwrap().ino;
     }
     volume.remove_dir_all("/d").unwrap();
     volume.sync().unwrap();

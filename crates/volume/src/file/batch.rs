@@ -4,7 +4,7 @@ use crate::{Error, Ino, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Bytes for a file, and its size: made as one by [`crate::Volume::apply_batches`]. Nothing of the file changes
+/// Bytes for a file, and its size: made as one by [`crate::FileRanges::apply_batches`]. Nothing of the file changes
 /// before, and dropping this gives it up.
 ///
 /// The bytes are collected here, or lent ([`Batch::over`]).

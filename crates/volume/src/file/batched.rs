@@ -18,7 +18,7 @@ use crate::alloc::Need;
 use crate::dir::lock::in_order;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
-use crate::{Error, Ino, Result, Volume};
+use crate::{Error, FileRanges, Ino, Result};
 use ondol_env::apart::Striped;
 use ondol_journal::Bytes;
 use std::ops::Range;
@@ -40,25 +40,25 @@ pub(crate) struct Made {
     pub(crate) exchanges: Striped,
 }
 
-impl Volume {
-    /// Reads a file as it would be with a batch of its changes, as [`Volume::read`].
+impl FileRanges<'_> {
+    /// Reads a file as it would be with a batch of its changes, as [`crate::FileIo::read`].
     ///
     /// # Errors
-    /// As [`Volume::read`].
-    pub fn read_with(&self, batch: &Batch, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    /// As [`crate::FileIo::read`].
+    pub fn read_with(self, batch: &Batch, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let behind = offset.saturating_add(buf.len() as u64);
         if let Some(bytes) = batch.part_from(offset).get(..buf.len()).filter(|_| offset < behind) {
             buf.copy_from_slice(bytes);
             return Ok(buf.len());
         }
         if batch.is_empty() {
-            return self.read(batch.ino(), offset, buf);
+            return self.vol.files().read(batch.ino(), offset, buf);
         }
-        let stored = self.getattr(batch.ino())?.size;
+        let stored = self.vol.getattr(batch.ino())?.size;
         let Some(left) = batch.len_over(stored).checked_sub(offset) else { return Ok(0) };
         let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let kept = batch.kept_of(stored).saturating_sub(offset).min(n as u64) as usize;
-        let got = if kept > 0 { self.read(batch.ino(), offset, &mut buf[..kept])? } else { 0 };
+        let got = if kept > 0 { self.vol.files().read(batch.ino(), offset, &mut buf[..kept])? } else { 0 };
         buf[got..n].fill(0);
         batch.lay_over(offset, &mut buf[..n]);
         Ok(n)
@@ -67,26 +67,26 @@ impl Volume {
     /// The size that a file would have with a batch of its changes.
     ///
     /// # Errors
-    /// As [`Volume::getattr`].
-    pub fn len_with(&self, batch: &Batch) -> Result<u64> {
-        Ok(batch.len_over(self.getattr(batch.ino())?.size))
+    /// As [`crate::Volume::getattr`].
+    pub fn len_with(self, batch: &Batch) -> Result<u64> {
+        Ok(batch.len_over(self.vol.getattr(batch.ino())?.size))
     }
 
     /// Makes the changes of batches, each of another file: one operation, of which others see all or nothing, and a
-    /// crash leaves all or nothing in every data mode. Durable behind the next [`Volume::fsync`] of any of the files,
-    /// and with the operations after it.
+    /// crash leaves all or nothing in every data mode. Durable behind the next [`crate::Volume::fsync`] of any of the
+    /// files, and with the operations after it.
     ///
-    /// Up to [`Volume::atomic_bytes`], and of several files, the bytes go through the journal, and so does whatever
-    /// is written to these files from then on until the volume is closed. More of one file is written to new blocks,
-    /// which then change places with the file's: see [`Volume::exchange`]. Where there is no space for these, or the
-    /// file has too many extents, the journal takes what it can.
+    /// Up to [`crate::FileIo::atomic_bytes`], and of several files, the bytes go through the journal, and so does
+    /// whatever is written to these files from then on until the volume is closed. More of one file is written to new
+    /// blocks, which then change places with the file's: see [`FileRanges::exchange`]. Where there is no space for
+    /// these, or the file has too many extents, the journal takes what it can.
     ///
     /// # Errors
     /// `TooBig` for more of several files than the journal takes as one operation, and for more of one file than that
     /// and than one exchange takes; `Shorter` where a batch was to lie [over what a file holds](Batch::over) and does
-    /// not; `Invalid` for two batches of one file; and as [`Volume::write`] and [`Volume::truncate`]. Nothing has
-    /// changed then.
-    pub fn apply_batches<B: AsRef<[u8]>>(&self, batches: &[&Batch<B>]) -> Result<()> {
+    /// not; `Invalid` for two batches of one file; and as [`crate::FileIo::write`] and [`crate::FileIo::truncate`].
+    /// Nothing has changed then.
+    pub fn apply_batches<B: AsRef<[u8]>>(self, batches: &[&Batch<B>]) -> Result<()> {
         let batches: Vec<Lent<'_>> =
             batches.iter().filter(|batch| !batch.is_empty()).map(|batch| batch.lent()).collect();
         if batches.is_empty() {
@@ -97,24 +97,24 @@ impl Volume {
         if inos.windows(2).any(|two| two[0] == two[1]) {
             return Err(Error::Invalid("two batches of one file"));
         }
-        let by_exchange = self.try_batches(&batches).map_err(|e| self.noted(e))?;
-        self.made.calls.add(1);
-        self.made.bytes.add(batches.iter().map(|batch| batch.bytes().cast_signed()).sum());
-        self.made.exchanges.add(i64::from(by_exchange));
+        let by_exchange = self.try_batches(&batches).map_err(|e| self.vol.noted(e))?;
+        self.vol.made.calls.add(1);
+        self.vol.made.bytes.add(batches.iter().map(|batch| batch.bytes().cast_signed()).sum());
+        self.vol.made.exchanges.add(i64::from(by_exchange));
         Ok(())
     }
 
     /// Whether it was done by an exchange.
-    fn try_batches(&self, batches: &[Lent<'_>]) -> Result<bool> {
-        let max = u64::from(self.engine.max_blocks());
-        let block_size = u64::from(self.shared.sb.block_size());
+    fn try_batches(self, batches: &[Lent<'_>]) -> Result<bool> {
+        let max = u64::from(self.vol.engine.max_blocks());
+        let block_size = u64::from(self.vol.shared.sb.block_size());
         let blocks: u64 = batches.iter().map(|batch| blocks_in(block_size, batch)).sum();
         let at_once = || match blocks <= max {
             true => self.batches_at_once(batches).map(|()| false),
             false => Err(Error::TooBig { need: blocks, max }),
         };
         let can_be_exchanged = |ino| {
-            let node = self.node(ino)?;
+            let node = self.vol.node(ino)?;
             let state = node.read()?;
             Ok::<_, Error>(check_exchangeable(ino, &state.inode).is_ok())
         };
@@ -123,7 +123,7 @@ impl Volume {
             return at_once();
         }
         let by_exchange = || self.batch_by_exchange(batch).map(|()| true);
-        if blocks * block_size <= self.atomic_bytes() {
+        if blocks * block_size <= self.vol.files().atomic_bytes() {
             match at_once() {
                 Err(Error::TooBig { .. }) => by_exchange(),
                 done => done,
@@ -140,23 +140,23 @@ impl Volume {
     }
 
     /// All of it in one operation.
-    fn batches_at_once(&self, batches: &[Lent<'_>]) -> Result<()> {
-        let max = self.engine.max_blocks();
+    fn batches_at_once(self, batches: &[Lent<'_>]) -> Result<()> {
+        let max = self.vol.engine.max_blocks();
         let inos: Vec<Ino> = batches.iter().map(|batch| batch.ino()).collect();
         let mut wanted: Option<Cost> = None;
         loop {
-            let guards = in_order(self, &inos)?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
+            let guards = in_order(self.vol, &inos)?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
             for guard in &guards {
                 self.check_batches(guard, batches)?;
-                if !data::journaled(self, guard.node.ino, &guard.state.inode) {
-                    self.once_journaled.add(guard.node.ino);
+                if !data::journaled(self.vol, guard.node.ino, &guard.state.inode) {
+                    self.vol.once_journaled.add(guard.node.ino);
                 }
             }
             let cost = match wanted {
                 Some(cost) => cost,
                 None => self.batches_cost(&guards, batches)?,
             };
-            let mut op = Op::begin(self, guards, Cost { journal: cost.journal.min(max), ..cost })?;
+            let mut op = Op::begin(self.vol, guards, Cost { journal: cost.journal.min(max), ..cost })?;
             match put_batches(&mut op, batches)? {
                 None => return op.close().map(drop),
                 // More than what was missing, so that few attempts find out how much it is.
@@ -166,30 +166,30 @@ impl Volume {
     }
 
     /// Refuses what cannot be made.
-    fn check_batches(&self, guard: &NodeGuard, batches: &[Lent<'_>]) -> Result<()> {
+    fn check_batches(self, guard: &NodeGuard, batches: &[Lent<'_>]) -> Result<()> {
         let (ino, inode) = (guard.node.ino, &guard.state.inode);
         // Whether an append-only file may be written to anywhere was asked when it was opened.
         check_changeable(ino, inode, true)?;
-        self.check_writable()?;
+        self.vol.check_writable()?;
         let is_behind = |batch: &Lent<'_>| batch.ino() == ino && batch.is_within() && batch.end() > inode.size;
         if batches.iter().any(is_behind) { Err(Error::Shorter { size: inode.size }) } else { Ok(()) }
     }
 
     /// About what all parts need of the journal. Parts share blocks, clusters and nodes of the tree, and what is
     /// missing is asked for when it is known.
-    fn batches_cost(&self, guards: &[NodeGuard], batches: &[Lent<'_>]) -> Result<Cost> {
+    fn batches_cost(self, guards: &[NodeGuard], batches: &[Lent<'_>]) -> Result<Cost> {
         let mut all = Cost { journal: 1, blocks: 0, need: Need::Ordinary };
         for batch in batches {
             let guard = guards.iter().find(|guard| guard.node.ino == batch.ino()).ok_or(Error::NotFound)?;
             for (offset, bytes) in batch.parts() {
                 let (ino, inode, len) = (guard.node.ino, &guard.state.inode, bytes.len());
-                let cost = plan_write(&mut &*self, &Write { ino, inode, offset, len, only_bytes: false })?.cost;
+                let cost = plan_write(&mut &*self.vol, &Write { ino, inode, offset, len, only_bytes: false })?.cost;
                 all.journal = all.journal.saturating_add(cost.journal);
                 all.blocks = all.blocks.saturating_add(cost.blocks);
             }
         }
         // Each part was counted with nodes of its own.
-        let block_size = u64::from(self.shared.sb.block_size());
+        let block_size = u64::from(self.vol.shared.sb.block_size());
         let data = batches.iter().map(|batch| blocks_in(block_size, batch)).sum::<u64>();
         all.journal = all.journal.min(u32::try_from(data).unwrap_or(u32::MAX).saturating_add(BESIDE));
         all.blocks = all.blocks.min(data.saturating_add(u64::from(BESIDE)));
@@ -197,29 +197,29 @@ impl Volume {
     }
 
     /// By a file without a name that is written first.
-    fn batch_by_exchange(&self, batch: &Lent<'_>) -> Result<()> {
-        let other = self.own_tmpfile()?;
+    fn batch_by_exchange(self, batch: &Lent<'_>) -> Result<()> {
+        let other = self.vol.names().own_tmpfile()?;
         let done = self.exchange_batch(other, batch);
-        if let Err(e) = self.release(other) {
+        if let Err(e) = self.vol.inode_ops().release(other) {
             tracing::warn!("inode {other}, which has no name: {e}; the next mount deletes it");
-            self.noted(e);
+            self.vol.noted(e);
         }
         done
     }
 
-    fn exchange_batch(&self, other: Ino, batch: &Lent<'_>) -> Result<()> {
-        let guard = self.node(batch.ino())?.write()?;
+    fn exchange_batch(self, other: Ino, batch: &Lent<'_>) -> Result<()> {
+        let guard = self.vol.node(batch.ino())?.write()?;
         self.check_batches(&guard, std::slice::from_ref(batch))?;
         check_exchangeable(batch.ino(), &guard.state.inode)?;
-        let guard = self.unfold_locked(guard)?;
-        let (unit, old) = (u64::from(self.cluster_size()), guard.state.inode.size);
+        let guard = self.vol.files().unfold_locked(guard)?;
+        let (unit, old) = (u64::from(self.vol.cluster_size()), guard.state.inode.size);
         let (kept, size) = (batch.kept_of(old), batch.len_over(old));
-        if size > max_size(self, &guard.state.inode) {
+        if size > max_size(self.vol, &guard.state.inode) {
             return Err(Error::FileTooBig);
         }
         let runs = runs_of(batch, unit, old);
         // Nobody else knows this one: out of the order of locks, and still nobody is waited for.
-        let mut there = Some(self.node(other)?.write()?);
+        let mut there = Some(self.vol.node(other)?.write()?);
         let mut buf = Vec::new();
         for (start, end) in &runs {
             let (mut at, end) = (*start, (*end).min(size));
@@ -227,7 +227,7 @@ impl Volume {
                 let mut bytes = self.units_with(&guard, batch, at..end, &mut buf)?;
                 while !bytes.is_empty() {
                     let held = there.take().ok_or(Error::NotFound)?;
-                    let (n, held) = self.write_step(held, (at, bytes), Times::Stamp)?;
+                    let (n, held) = self.vol.files().write_step(held, (at, bytes), Times::Stamp)?;
                     (at, bytes, there) = (at + n as u64, &bytes[n..], Some(held));
                 }
             }
@@ -244,13 +244,13 @@ impl Volume {
 
     /// Some bytes from `from` on, as they are with the batch: those of one part, if these are many, or others in `buf`.
     fn units_with<'b>(
-        &self,
+        self,
         guard: &NodeGuard,
         batch: &'b Lent<'_>,
         Range { start: from, end }: Range<u64>,
         buf: &'b mut Vec<u8>,
     ) -> Result<&'b [u8]> {
-        let unit = u64::from(self.cluster_size());
+        let unit = u64::from(self.vol.cluster_size());
         let part = batch.part_from(from);
         let whole = (from + part.len() as u64).min(end);
         let whole = if whole == end { whole } else { whole / unit * unit }.saturating_sub(from);
@@ -265,7 +265,7 @@ impl Volume {
         buf.resize((to - from) as usize, 0);
         if !batch.covers(from, to) {
             let kept = batch.kept_of(inode.size).min(to).saturating_sub(from) as usize;
-            self.read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
+            self.vol.files().read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
         }
         batch.lay_over(from, buf);
         Ok(buf)

@@ -7,7 +7,7 @@ use crate::attr::{do_setattr, plan_setattr};
 use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard, NodeState};
 use crate::op::Op;
-use crate::{Error, Fallocate, Ino, Result, SetAttr, Volume};
+use crate::{Error, Fallocate, FileRanges, Ino, Result, SetAttr};
 use ondol_env::sync::{Arc, OwnedReadGuard};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
@@ -27,7 +27,7 @@ struct Range {
     len: u64,
 }
 
-impl Volume {
+impl FileRanges<'_> {
     /// Copies up to `len` bytes at `from_offset` of file `from` to `to_offset` of file `to`, as copy_file_range(2)
     /// does, and returns how many: fewer at the end of `from`, none behind it, and fewer than there are when that is
     /// much or when a later step fails. Holes stay holes. With `kill_suid`, `to` first loses what a write by an
@@ -36,10 +36,10 @@ impl Volume {
     /// A sequence of operations: after each, `to` has a beginning of what is copied.
     ///
     /// # Errors
-    /// `Invalid` when the ranges overlap in one file; as [`Volume::read`] and [`Volume::write`] when nothing was
-    /// copied.
+    /// `Invalid` when the ranges overlap in one file; as [`crate::FileIo::read`] and [`crate::FileIo::write`] when
+    /// nothing was copied.
     pub fn copy_range(
-        &self,
+        self,
         from: Ino,
         from_offset: u64,
         to: Ino,
@@ -47,19 +47,22 @@ impl Volume {
         len: u64,
         kill_suid: bool,
     ) -> Result<u64> {
-        let (source, target) = (self.node(from)?, self.node(to)?);
+        let (source, target) = (self.vol.node(from)?, self.vol.node(to)?);
         let range = Range { from: from_offset, to: to_offset, len };
-        let (copied, stale) = self.copy_locked(&source, &target, range, kill_suid).map_err(|e| self.noted(e))?;
-        self.bury_values();
+        let (copied, stale) = self.copy_locked(&source, &target, range, kill_suid).map_err(|e| self.vol.noted(e))?;
+        self.vol.xattrs().bury_values();
         if stale {
             // An access time is not worth failing a copy that has succeeded.
-            self.update_atime(&source).unwrap_or_else(|e| tracing::debug!("access time of inode {from}: {e}"));
+            self.vol
+                .files()
+                .update_atime(&source)
+                .unwrap_or_else(|e| tracing::debug!("access time of inode {from}: {e}"));
         }
         Ok(copied)
     }
 
     /// The number of bytes, and whether the source's access time is to be renewed.
-    fn copy_locked(&self, source: &Node, target: &Arc<Node>, range: Range, kill_suid: bool) -> Result<(u64, bool)> {
+    fn copy_locked(self, source: &Node, target: &Arc<Node>, range: Range, kill_suid: bool) -> Result<(u64, bool)> {
         let before = if source.ino < target.ino { Some(source.read()?) } else { None };
         let mut guard = target.write()?;
         let locked = if source.ino > target.ino { Some(source.read()?) } else { before };
@@ -70,13 +73,13 @@ impl Volume {
         if kill_suid {
             guard = self.kill_suid(guard)?;
         }
-        let stale = self.atime_is_stale(inode_of(&locked, &guard));
+        let stale = self.vol.files().atime_is_stale(inode_of(&locked, &guard));
         Ok((self.copy_runs(&locked, guard, source.ino, range)?, stale))
     }
 
     /// Cuts the range to what there is to be copied.
     fn checked(
-        &self,
+        self,
         source: &Option<OwnedReadGuard<NodeState>>,
         target: &NodeGuard,
         from: Ino,
@@ -87,7 +90,7 @@ impl Volume {
         check_regular(from, inode)?;
         // Whether an append-only file may be written to anywhere was asked when it was opened.
         check_changeable(target.node.ino, &target.state.inode, true)?;
-        self.check_writable()?;
+        self.vol.check_writable()?;
         if start.checked_add(len).is_none() || to.checked_add(len).is_none() {
             return Err(Error::Invalid("a range that ends behind the largest offset"));
         }
@@ -95,8 +98,10 @@ impl Volume {
         if len == 0 {
             return Ok(Range { len, ..range });
         }
-        let room =
-            max_size(self, &target.state.inode).checked_sub(to).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
+        let room = max_size(self.vol, &target.state.inode)
+            .checked_sub(to)
+            .filter(|&room| room > 0)
+            .ok_or(Error::FileTooBig)?;
         let len = len.min(room);
         if from == target.node.ino && start < to + len && to < start + len {
             return Err(Error::Invalid("a range that is copied over itself"));
@@ -105,7 +110,7 @@ impl Volume {
     }
 
     fn copy_runs(
-        &self,
+        self,
         source: &Option<OwnedReadGuard<NodeState>>,
         mut guard: NodeGuard,
         from: Ino,
@@ -123,8 +128,8 @@ impl Volume {
                     return self.copy_hole(guard, Range { len, ..rest }).map(|guard| (len, guard));
                 }
                 buf.resize(len as usize, 0);
-                self.read_at(from, inode_of(source, &guard), rest.from, &mut buf)?;
-                let (n, guard) = self.write_step(guard, (rest.to, &buf), Times::Stamp)?;
+                self.vol.files().read_at(from, inode_of(source, &guard), rest.from, &mut buf)?;
+                let (n, guard) = self.vol.files().write_step(guard, (rest.to, &buf), Times::Stamp)?;
                 stored += n as u64;
                 Ok((n as u64, guard))
             });
@@ -133,7 +138,7 @@ impl Volume {
                 Err(e) if done == 0 => return Err(e),
                 Err(e) => {
                     tracing::warn!("a copy stopped after {done} of {} bytes: {e}", range.len);
-                    self.noted(e);
+                    self.vol.noted(e);
                     break;
                 }
             }
@@ -143,9 +148,9 @@ impl Volume {
 
     /// Whether the range begins with stored bytes, and how many bytes of it are alike: no more stored ones than a write
     /// takes.
-    fn next_run(&self, ino: Ino, inode: &Inode, range: Range) -> Result<(bool, u64)> {
-        let block_size = u64::from(self.shared.sb.block_size());
-        let most = range.len.min(self.atomic_bytes());
+    fn next_run(self, ino: Ino, inode: &Inode, range: Range) -> Result<(bool, u64)> {
+        let block_size = u64::from(self.vol.shared.sb.block_size());
+        let most = range.len.min(self.vol.files().atomic_bytes());
         if is_inline(inode) {
             return Ok((true, most));
         }
@@ -153,7 +158,7 @@ impl Volume {
         while len < most {
             let byte = range.from + len;
             let Some(at) = u32::try_from(byte / block_size).ok().filter(|&at| at < MAX_LOGICAL) else { break };
-            let run = map(&mut &*self, ino, inode, at)?;
+            let run = map(&mut &*self.vol, ino, inode, at)?;
             let bytes = u64::from(run.len) * block_size - byte % block_size;
             match run.what {
                 Mapped::Written(_) => len += bytes,
@@ -166,20 +171,25 @@ impl Volume {
     }
 
     /// Makes a hole of a range, which may reach behind the end of the file.
-    fn copy_hole(&self, mut guard: NodeGuard, range: Range) -> Result<NodeGuard> {
+    fn copy_hole(self, mut guard: NodeGuard, range: Range) -> Result<NodeGuard> {
         let (size, end) = (guard.state.inode.size, range.to + range.len);
         if range.to < size {
-            guard = self.unfold_locked(guard)?;
-            guard = self.fallocate_steps(guard, Fallocate::PunchHole, range.to, range.len.min(size - range.to))?;
+            guard = self.vol.files().unfold_locked(guard)?;
+            guard = self.vol.files().fallocate_steps(
+                guard,
+                Fallocate::PunchHole,
+                range.to,
+                range.len.min(size - range.to),
+            )?;
         }
-        if end > size { self.truncate_locked(guard, end) } else { Ok(guard) }
+        if end > size { self.vol.files().truncate_locked(guard, end) } else { Ok(guard) }
     }
 
-    fn kill_suid(&self, guard: NodeGuard) -> Result<NodeGuard> {
+    fn kill_suid(self, guard: NodeGuard) -> Result<NodeGuard> {
         let ino = guard.node.ino;
         let set = SetAttr { kill_suid: true, ..SetAttr::default() };
-        let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &set)?;
-        let mut op = Op::begin(self, vec![guard], cost)?;
+        let (xattrs, cost) = plan_setattr(&mut &*self.vol, ino, &guard.state.inode, &set)?;
+        let mut op = Op::begin(self.vol, vec![guard], cost)?;
         do_setattr(&mut op, ino, &set, xattrs)?;
         op.close_holding(ino)
     }

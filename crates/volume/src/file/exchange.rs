@@ -13,7 +13,7 @@ use crate::dir::lock::in_order;
 use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
-use crate::{Error, Exchange, Ino, Result, SetAttr, Volume};
+use crate::{Error, Exchange, FileRanges, Ino, Result, SetAttr};
 use ondol_format::Inode;
 use ondol_format::extent::{Extent, MAX_LOGICAL, capacity};
 use ondol_format::inode::InodeFlags;
@@ -41,7 +41,7 @@ struct Agreed {
     cut: Range<u32>,
 }
 
-impl Volume {
+impl<'v> FileRanges<'v> {
     /// Exchanges what two files hold from their offsets (bytes) on, as XFS_IOC_EXCHANGE_RANGE does: one operation,
     /// after which, and after a crash, both hold the other's bytes or both their own. Holes and unwritten blocks change
     /// places with the rest. Durable on return where [`Exchange::durable`] says so, and where the data of neither file
@@ -50,8 +50,8 @@ impl Volume {
     /// Sizes change places only with all that the files hold: [`Exchange::written_only`] up to the ends of files takes
     /// two that are equally long from their offsets on.
     ///
-    /// The offsets are multiples of the unit of allocation ([`Volume::cluster_size`]), and so is the length, unless
-    /// both ranges reach to the ends of their files. Both may lie in one file, if they do not overlap.
+    /// The offsets are multiples of the unit of allocation ([`crate::Volume::cluster_size`]), and so is the length,
+    /// unless both ranges reach to the ends of their files. Both may lie in one file, if they do not overlap.
     ///
     /// # Errors
     /// `IsDirectory`; `Invalid` for what is no regular file, for ranges that are not as said above or reach behind an
@@ -59,20 +59,20 @@ impl Volume {
     /// encrypted one, or one under fs-verity; `FileTooBig`; `NoSpace` for nodes of the trees; `TooBig` for more extents
     /// than one operation changes; `ReadOnly`; corruption, or the journal's or store's failure. Nothing has changed
     /// then, unless the journal fails while the exchange is made durable.
-    pub fn exchange(&self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
-        let done = self.exchange_locked(a, b, how).map_err(|e| self.noted(e));
-        self.bury_values();
+    pub fn exchange(self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
+        let done = self.exchange_locked(a, b, how).map_err(|e| self.vol.noted(e));
+        self.vol.xattrs().bury_values();
         done
     }
 
-    fn exchange_locked(&self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
-        let guards = in_order(self, &[a.0, b.0])?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
+    fn exchange_locked(self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
+        let guards = in_order(self.vol, &[a.0, b.0])?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
         self.exchange_held(guards, a, b, how)
     }
 
-    /// As [`Volume::exchange`], of inodes that are locked.
+    /// As [`FileRanges::exchange`], of inodes that are locked.
     pub(super) fn exchange_held(
-        &self,
+        self,
         guards: Vec<NodeGuard>,
         a: (Ino, u64),
         b: (Ino, u64),
@@ -86,7 +86,7 @@ impl Volume {
         if how.dry_run {
             return self.begin_exchange(guards, sides, &agreed, how).map(drop);
         }
-        let guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<_>>()?;
+        let guards = guards.into_iter().map(|guard| self.vol.files().unfold_locked(guard)).collect::<Result<_>>()?;
         self.exchange_step(guards, sides, &agreed, how).map(drop)
     }
 
@@ -94,17 +94,18 @@ impl Volume {
     /// bytes of `cut` it gets whatever is there, holes too. `from` gets what that was in the place of, and the old
     /// size. All that is told here in bytes is in units of allocation, but for the size.
     pub(super) fn exchange_resized(
-        &self,
+        self,
         guards: Vec<NodeGuard>,
         (from, to): (Ino, Ino),
         Range { start: first, end }: Range<u64>,
         size: u64,
         cut: Range<u64>,
     ) -> Result<()> {
-        let guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<Vec<_>>>()?;
+        let guards =
+            guards.into_iter().map(|guard| self.vol.files().unfold_locked(guard)).collect::<Result<Vec<_>>>()?;
         let sides = [self.side((from, first)), self.side((to, first))];
         let old = inode_of(&guards, to)?.size;
-        let block_size = u64::from(self.shared.sb.block_size());
+        let block_size = u64::from(self.vol.shared.sb.block_size());
         // Its last unit of allocation may go beyond what a file can have.
         let most = u64::from(MAX_LOGICAL - sides[0].first);
         let blocks = |bytes: u64| (bytes.saturating_sub(first) / block_size).min(most) as u32;
@@ -114,20 +115,20 @@ impl Volume {
         self.exchange_step(guards, sides, &agreed, &how).map(drop)
     }
 
-    fn side(&self, (ino, offset): (Ino, u64)) -> Side {
-        let first = offset / u64::from(self.shared.sb.block_size());
+    fn side(self, (ino, offset): (Ino, u64)) -> Side {
+        let first = offset / u64::from(self.vol.shared.sb.block_size());
         Side { ino, offset, first: u32::try_from(first).unwrap_or(MAX_LOGICAL) }
     }
 
     /// Refuses what cannot be exchanged, and says how much it is.
-    fn agree(&self, guards: &[NodeGuard], sides: [Side; 2], how: &Exchange) -> Result<Agreed> {
+    fn agree(self, guards: &[NodeGuard], sides: [Side; 2], how: &Exchange) -> Result<Agreed> {
         let [a, b] = sides;
         for side in sides {
             check_exchangeable(side.ino, inode_of(guards, side.ino)?)?;
         }
-        self.check_writable()?;
+        self.vol.check_writable()?;
         let inodes = [inode_of(guards, a.ino)?, inode_of(guards, b.ino)?];
-        let unit = u64::from(self.cluster_size());
+        let unit = u64::from(self.vol.cluster_size());
         if sides.iter().any(|side| !side.offset.is_multiple_of(unit)) {
             return Err(Error::Invalid("an offset is no multiple of the block size, or of the cluster size"));
         }
@@ -157,10 +158,10 @@ impl Volume {
         if a.ino == b.ino && a.offset.abs_diff(b.offset) < len {
             return Err(Error::Invalid("the ranges overlap"));
         }
-        let blocks = len / u64::from(self.shared.sb.block_size());
+        let blocks = len / u64::from(self.vol.shared.sb.block_size());
         let fits = |side: Side| u64::from(side.first) + blocks <= u64::from(MAX_LOGICAL);
         let grown = sizes.unwrap_or([0; 2]);
-        if !fits(a) || !fits(b) || (0..2).any(|i| grown[i] > max_size(self, inodes[i])) {
+        if !fits(a) || !fits(b) || (0..2).any(|i| grown[i] > max_size(self.vol, inodes[i])) {
             return Err(Error::FileTooBig);
         }
         Ok(Agreed { blocks: blocks as u32, sizes: sizes.filter(|_| left_a != left_b), cut: 0..0 })
@@ -168,12 +169,12 @@ impl Volume {
 
     /// Opens an operation that can do it, with the parts of the ranges that change places.
     fn begin_exchange(
-        &self,
+        self,
         guards: Vec<NodeGuard>,
         sides: [Side; 2],
         agreed: &Agreed,
         how: &Exchange,
-    ) -> Result<(Op<'_>, Vec<Range<u32>>, bool)> {
+    ) -> Result<(Op<'v>, Vec<Range<u32>>, bool)> {
         let blocks = agreed.blocks;
         let mut pieces = match how.written_only {
             true => self.written_in(inode_of(&guards, sides[0].ino)?, sides[0], blocks)?,
@@ -186,23 +187,23 @@ impl Volume {
         let mut xattrs = false;
         if how.kill_suid {
             for guard in &guards {
-                let (changes, more) = plan_setattr(&mut &*self, guard.node.ino, &guard.state.inode, &KILL_SUID)?;
+                let (changes, more) = plan_setattr(&mut &*self.vol, guard.node.ino, &guard.state.inode, &KILL_SUID)?;
                 xattrs |= changes;
                 (cost.journal, cost.blocks) = (cost.journal + more.journal, cost.blocks + more.blocks);
             }
         }
-        Ok((Op::begin(self, guards, cost)?, pieces, xattrs))
+        Ok((Op::begin(self.vol, guards, cost)?, pieces, xattrs))
     }
 
     fn exchange_step(
-        &self,
+        self,
         guards: Vec<NodeGuard>,
         sides: [Side; 2],
         agreed: &Agreed,
         how: &Exchange,
     ) -> Result<Vec<NodeGuard>> {
         let [a, b] = sides;
-        let journaled = |side: Side| Ok::<_, Error>(data::journaled(self, side.ino, inode_of(&guards, side.ino)?));
+        let journaled = |side: Side| Ok::<_, Error>(data::journaled(self.vol, side.ino, inode_of(&guards, side.ino)?));
         let (one, other) = (journaled(a)?, journaled(b)?);
         let (mut op, pieces, xattrs) = self.begin_exchange(guards, sides, agreed, how)?;
         for piece in &pieces {
@@ -225,7 +226,7 @@ impl Volume {
         }
         if one != other {
             // An image in the log must not come home over bytes that the new owner has written there.
-            sides.iter().for_each(|side| self.once_journaled.add(side.ino));
+            sides.iter().for_each(|side| self.vol.once_journaled.add(side.ino));
         }
         let (tid, guards) = op.close_keeping()?;
         // What either has written in place is the other's now.
@@ -234,20 +235,14 @@ impl Volume {
             other.node.newest.join(&one.node.newest);
         }
         if how.durable || !(one || other) {
-            self.wait(tid)?;
+            self.vol.wait(tid)?;
         }
         Ok(guards)
     }
 
     /// What the exchange takes at most.
-    fn exchange_cost(
-        &self,
-        guards: &[NodeGuard],
-        sides: [Side; 2],
-        blocks: u32,
-        pieces: &[Range<u32>],
-    ) -> Result<Cost> {
-        let max = self.engine.max_blocks();
+    fn exchange_cost(self, guards: &[NodeGuard], sides: [Side; 2], blocks: u32, pieces: &[Range<u32>]) -> Result<Cost> {
+        let max = self.vol.engine.max_blocks();
         let [a, b] = sides;
         let entries = [self.entries_in(guards, a, pieces)?, self.entries_in(guards, b, pieces)?];
         let mut cost = Cost { journal: 2 + tree::SPARE, blocks: 0, need: Need::Ordinary };
@@ -255,32 +250,32 @@ impl Volume {
         for (side, incoming) in [(a, entries[1]), (b, entries[0])] {
             let inode = inode_of(guards, side.ino)?;
             if is_inline(inode) {
-                let unfolded = inline::unfold_cost(self, side.ino, inode);
+                let unfolded = inline::unfold_cost(self.vol, side.ino, inode);
                 (cost.journal, cost.blocks) = (cost.journal + unfolded.journal, cost.blocks + unfolded.blocks);
             }
             let inode = &self.mapped_inode(inode);
             let range = side.first..side.first + blocks;
-            let nodes = tree::nodes_in(&mut Mounted(&mut &*self), side.ino, inode, range, max)?;
+            let nodes = tree::nodes_in(&mut Mounted(&mut &*self.vol), side.ino, inode, range, max)?;
             let depth = tree::level(side.ino, inode)?;
             // What is cut out of the midst of an extent makes two of it. A leaf beside the range may take what its own
             // have held.
             let added = incoming + pieces.len() as u32;
-            let new = tree::growth(self.shared.sb.block_size(), depth, nodes + 1, added).new;
+            let new = tree::growth(self.vol.shared.sb.block_size(), depth, nodes + 1, added).new;
             let changed = nodes + depth + new;
             (cost.journal, cost.blocks) = (cost.journal + changed, cost.blocks + u64::from(new));
             bitmaps += u64::from(changed);
         }
-        cost.journal += tree::alloc_cost(self, bitmaps);
+        cost.journal += tree::alloc_cost(self.vol, bitmaps);
         Ok(cost)
     }
 
     /// The inode as it is when it has blocks.
-    fn mapped_inode(&self, inode: &Inode) -> Inode {
-        if is_inline(inode) { inline::unfolded(self, inode).0 } else { inode.clone() }
+    fn mapped_inode(self, inode: &Inode) -> Inode {
+        if is_inline(inode) { inline::unfolded(self.vol, inode).0 } else { inode.clone() }
     }
 
     /// How many extents, or parts of such, lie in the pieces of a range.
-    fn entries_in(&self, guards: &[NodeGuard], side: Side, pieces: &[Range<u32>]) -> Result<u32> {
+    fn entries_in(self, guards: &[NodeGuard], side: Side, pieces: &[Range<u32>]) -> Result<u32> {
         let inode = inode_of(guards, side.ino)?;
         if is_inline(inode) {
             return Ok(1);
@@ -293,8 +288,8 @@ impl Volume {
     }
 
     /// The parts of a range that are written, in whole units of allocation.
-    fn written_in(&self, inode: &Inode, side: Side, blocks: u32) -> Result<Vec<Range<u32>>> {
-        let ratio = self.shared.sb.cluster_ratio();
+    fn written_in(self, inode: &Inode, side: Side, blocks: u32) -> Result<Vec<Range<u32>>> {
+        let ratio = self.vol.shared.sb.cluster_ratio();
         if is_inline(inode) {
             return Ok(std::iter::once(0..ratio.min(blocks)).collect());
         }
@@ -310,17 +305,17 @@ impl Volume {
     }
 
     /// What lies in a part of a range.
-    fn runs_in(&self, inode: &Inode, side: Side, part: Range<u32>) -> Result<Runs> {
-        let max = self.engine.max_blocks();
-        let most = max.saturating_mul(capacity(self.shared.sb.block_size() as usize).into());
+    fn runs_in(self, inode: &Inode, side: Side, part: Range<u32>) -> Result<Runs> {
+        let max = self.vol.engine.max_blocks();
+        let most = max.saturating_mul(capacity(self.vol.shared.sb.block_size() as usize).into());
         let (mut at, mut allocated, mut runs) = (part.start, 0, Runs::default());
         while at < part.end {
-            let run = find(&mut Mounted(&mut &*self), side.ino, inode, side.first + at)?.run;
+            let run = find(&mut Mounted(&mut &*self.vol), side.ino, inode, side.first + at)?.run;
             let len = run.len.min(part.end - at);
             if run.what != Mapped::Hole {
                 runs.count += 1;
                 allocated += u64::from(len);
-                check_passed(self, side.ino, allocated)?;
+                check_passed(self.vol, side.ino, allocated)?;
             }
             if let Mapped::Written(_) = run.what {
                 runs.written.push(at..at + len);

@@ -7,7 +7,7 @@ use crate::alloc::Need;
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
-use crate::{Error, Fallocate, Ino, Result, Volume};
+use crate::{Error, Fallocate, FileIo, Ino, Result, Volume};
 use ondol_format::extent::MAX_LOGICAL;
 
 /// Blocks that one step allocates at most: the longest unwritten extent.
@@ -28,7 +28,7 @@ struct Work {
     stop: u32,
 }
 
-impl Volume {
+impl FileIo<'_> {
     /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on, as fallocate(2) does. A
     /// sequence of operations, each of which leaves the file sound; when a later one fails, the earlier ones stay. What
     /// [`Fallocate::CollapseRange`] and [`Fallocate::InsertRange`] move, they move in one operation.
@@ -36,16 +36,16 @@ impl Volume {
     /// # Errors
     /// `Invalid` for an empty range, and for one that cannot be cut out or made room for; `NoSpace`, `FileTooBig`,
     /// `NotPermitted`, `IsDirectory`, `Unsupported`, `ReadOnly`, corruption, or the journal's or store's failure.
-    pub fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let guard = self.node(ino)?.write()?;
-        self.note_edges(ino, how, offset, len);
-        self.fallocate_locked(guard, how, offset, len).map_err(|e| self.noted(e))
+    pub fn fallocate(self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let guard = self.vol.node(ino)?.write()?;
+        self.vol.page_cache().note_edges(ino, how, offset, len);
+        self.fallocate_locked(guard, how, offset, len).map_err(|e| self.vol.noted(e))
     }
 
-    fn fallocate_locked(&self, mut guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+    fn fallocate_locked(self, mut guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let only_adds = matches!(how, Fallocate::Allocate | Fallocate::KeepSize);
         check_changeable(guard.node.ino, &guard.state.inode, only_adds)?;
-        self.check_writable()?;
+        self.vol.check_writable()?;
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
@@ -61,7 +61,7 @@ impl Volume {
                 // As ext4: what reaches over the end goes to the end of its page; what is allocated behind is a
                 // truncate's.
                 let size = guard.state.inode.size;
-                let most = max_size(self, &guard.state.inode);
+                let most = max_size(self.vol, &guard.state.inode);
                 let page = (size / PAGE + 1).saturating_mul(PAGE).min(most);
                 let reached = if offset + len > size { page - offset } else { len };
                 self.fallocate_steps(guard, how, offset, reached).map(|_| ())
@@ -71,13 +71,13 @@ impl Volume {
     }
 
     /// Refuses what cannot be done, before anything changes.
-    fn check_range(&self, guard: &NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let unfolded = is_inline(&guard.state.inode).then(|| inline::unfolded(self, &guard.state.inode).0);
+    fn check_range(self, guard: &NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let unfolded = is_inline(&guard.state.inode).then(|| inline::unfolded(self.vol, &guard.state.inode).0);
         let inode = unfolded.as_ref().unwrap_or(&guard.state.inode);
         if how != Fallocate::PunchHole {
             mapping::require_extents(inode)?;
         }
-        if offset.checked_add(len).is_none_or(|end| end > max_size(self, inode)) {
+        if offset.checked_add(len).is_none_or(|end| end > max_size(self.vol, inode)) {
             return Err(Error::FileTooBig);
         }
         match how {
@@ -89,20 +89,20 @@ impl Volume {
 
     /// What changes the mapping where it is: one operation after the other. The range lies within the largest file.
     pub(super) fn fallocate_steps(
-        &self,
+        self,
         mut guard: NodeGuard,
         how: Fallocate,
         offset: u64,
         len: u64,
     ) -> Result<NodeGuard> {
         let ino = guard.node.ino;
-        let mut work = Work::new(self, how, offset, offset + len)?;
+        let mut work = Work::new(self.vol, how, offset, offset + len)?;
         if how != Fallocate::PunchHole {
             self.check_space(&guard, &work)?;
         }
         loop {
-            let cost = work.cost(self, &guard)?;
-            let mut op = Op::begin(self, vec![guard], cost)?;
+            let cost = work.cost(self.vol, &guard)?;
+            let mut op = Op::begin(self.vol, vec![guard], cost)?;
             let done = work.step(&mut op, ino)?;
             guard = op.close_holding(ino)?;
             if done {
@@ -112,12 +112,12 @@ impl Volume {
     }
 
     /// Refuses at once what cannot fit, instead of filling the volume first.
-    fn check_space(&self, guard: &NodeGuard, work: &Work) -> Result<()> {
-        let have = guard.state.inode.blocks / u64::from(self.shared.sb.block_size() / 512);
+    fn check_space(self, guard: &NodeGuard, work: &Work) -> Result<()> {
+        let have = guard.state.inode.blocks / u64::from(self.vol.shared.sb.block_size() / 512);
         let more = u64::from(work.stop - work.at).saturating_sub(have);
-        let lacks = || more.saturating_sub(crate::behalf::available(self));
+        let lacks = || more.saturating_sub(crate::behalf::available(self.vol));
         while lacks() > 0 {
-            if lacks() > self.aside_blocks() || !self.give_up_aside() {
+            if lacks() > self.vol.space().aside_blocks() || !self.vol.space().give_up_aside() {
                 return Err(Error::NoSpace("blocks"));
             }
         }

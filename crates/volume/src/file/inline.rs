@@ -5,7 +5,7 @@ use crate::alloc::Need;
 use crate::inline::{self, is_inline};
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
-use crate::{Ino, Result, Volume};
+use crate::{FileIo, Ino, Result, Volume};
 use ondol_format::{Incompat, Inode};
 use ondol_journal::{Before, Bytes};
 
@@ -91,19 +91,19 @@ pub(super) fn unfold_cost(vol: &Volume, ino: Ino, inode: &Inode) -> Cost {
     Cost { journal: 1 + data + tree::alloc_cost(vol, blocks), blocks, need: Need::Ordinary }
 }
 
-impl Volume {
+impl FileIo<'_> {
     /// Moves the bytes of a locked file out of its inode, if that is where they are, in an operation of its own: what
     /// works on blocks begins with it.
     ///
     /// # Errors
     /// `NoSpace`; corruption, or the journal's or store's failure.
-    pub(super) fn unfold_locked(&self, guard: NodeGuard) -> Result<NodeGuard> {
+    pub(super) fn unfold_locked(self, guard: NodeGuard) -> Result<NodeGuard> {
         if !is_inline(&guard.state.inode) {
             return Ok(guard);
         }
         let ino = guard.node.ino;
-        let cost = unfold_cost(self, ino, &guard.state.inode);
-        let mut op = Op::begin(self, vec![guard], cost)?;
+        let cost = unfold_cost(self.vol, ino, &guard.state.inode);
+        let mut op = Op::begin(self.vol, vec![guard], cost)?;
         unfold(&mut op, ino)?;
         op.close_holding(ino)
     }

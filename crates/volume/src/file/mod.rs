@@ -10,7 +10,7 @@
 //!                        └── blocks: ext2's block map            inline: bytes in the inode, until they do not fit
 //! ```
 //!
-//! **Crash guarantee**: a write of at most [`crate::Volume::atomic_bytes`] bytes, and every step of larger work, is one
+//! **Crash guarantee**: a write of at most [`crate::FileIo::atomic_bytes`] bytes, and every step of larger work, is one
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 pub(crate) mod batch;
@@ -47,6 +47,30 @@ use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::MAX_LOGICAL;
 use ondol_format::{FormatError, Inode};
 use ondol_journal::{Block, Kind};
+
+/// The contents of one file: reading, writing, its size, and what is allocated to it.
+#[derive(Clone, Copy)]
+pub struct FileIo<'v> {
+    vol: &'v Volume,
+}
+
+/// Ranges of files that change as one: batches, exchanges and copies.
+#[derive(Clone, Copy)]
+pub struct FileRanges<'v> {
+    vol: &'v Volume,
+}
+
+impl Volume {
+    /// The contents of its files.
+    pub fn files(&self) -> FileIo<'_> {
+        FileIo { vol: self }
+    }
+
+    /// Ranges of its files that change as one.
+    pub fn ranges(&self) -> FileRanges<'_> {
+        FileRanges { vol: self }
+    }
+}
 
 /// What a run of a file's blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use crate::alloc::Need;
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
-use crate::{Error, Ino, Result, Volume, orphan};
+use crate::{Error, FileIo, Ino, Result, Volume, orphan};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
-impl Volume {
+impl FileIo<'_> {
     /// Sets the size of a regular file. What is cut off is freed, also blocks that were allocated behind the end; what
     /// is added reads as zeros. One operation where the journal has room for it; otherwise the first one counts, and
     /// the rest follows, here or when the volume is recovered.
@@ -19,16 +19,16 @@ impl Volume {
     /// # Errors
     /// `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the journal's
     /// or store's failure.
-    pub fn truncate(&self, ino: Ino, size: u64) -> Result<()> {
-        let guard = self.node(ino)?.write()?;
-        self.truncate_locked(guard, size).map(|_| ()).map_err(|e| self.noted(e))
+    pub fn truncate(self, ino: Ino, size: u64) -> Result<()> {
+        let guard = self.vol.node(ino)?.write()?;
+        self.truncate_locked(guard, size).map(|_| ()).map_err(|e| self.vol.noted(e))
     }
 
-    /// As [`Volume::truncate`], with the inode locked before and after.
-    pub(crate) fn truncate_locked(&self, guard: NodeGuard, size: u64) -> Result<NodeGuard> {
+    /// As [`FileIo::truncate`], with the inode locked before and after.
+    pub(crate) fn truncate_locked(self, guard: NodeGuard, size: u64) -> Result<NodeGuard> {
         let ino = guard.node.ino;
-        let cost = set_size_cost(self, ino, &guard.state.inode, size);
-        let mut op = Op::begin(self, vec![guard], cost)?;
+        let cost = set_size_cost(self.vol, ino, &guard.state.inode, size);
+        let mut op = Op::begin(self.vol, vec![guard], cost)?;
         let done = do_set_size(&mut op, ino, size)?;
         let guard = op.close_holding(ino)?;
         if done { Ok(guard) } else { self.finish_truncate(guard) }
@@ -39,10 +39,10 @@ impl Volume {
     ///
     /// # Errors
     /// Corruption, or the journal's or store's failure.
-    pub(crate) fn finish_truncate(&self, mut guard: NodeGuard) -> Result<NodeGuard> {
+    pub(crate) fn finish_truncate(self, mut guard: NodeGuard) -> Result<NodeGuard> {
         let ino = guard.node.ino;
         loop {
-            let mut op = Op::begin(self, vec![guard], step_cost(self))?;
+            let mut op = Op::begin(self.vol, vec![guard], step_cost(self.vol))?;
             let done = free_behind_end(&mut op, ino)?;
             if done && op.inode(ino)?.links > 0 {
                 orphan::remove(&mut op, ino)?;
@@ -76,10 +76,10 @@ fn step_cost(vol: &Volume) -> Cost {
 }
 
 /// Sets the size of a regular file that `op` holds. False when not all of what was cut off could be freed: the file is
-/// then on the orphan list, and once the operation is closed, [`Volume::finish_truncate`] has to do the rest.
+/// then on the orphan list, and once the operation is closed, [`FileIo::finish_truncate`] has to do the rest.
 ///
 /// # Errors
-/// As [`Volume::truncate`]; the operation must then be dropped.
+/// As [`FileIo::truncate`]; the operation must then be dropped.
 pub(crate) fn do_set_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<bool> {
     let old = op.inode(ino)?.size;
     check_changeable(ino, op.inode(ino)?, false)?;

@@ -2,7 +2,7 @@
 //! `docs/design/direct.md`.
 
 use super::plan::check_regular;
-use crate::{Ino, Result, Volume};
+use crate::{FileIo, Ino, Result};
 use ondol_env::apart::Striped;
 use ondol_format::Inode;
 use ondol_journal::Piece;
@@ -14,37 +14,31 @@ pub(crate) struct Viewed {
     pub(crate) copied: Striped,
 }
 
-impl Volume {
+impl FileIo<'_> {
     /// Lends up to `len` bytes from byte `offset` on, fewer at the end of the file: pieces one behind the other, which
     /// stay what they are, whatever is written to the file afterwards. Stored pages among them are not used again as
     /// long as somebody has them, and neither is the store closed.
     ///
     /// # Errors
-    /// As [`Volume::read`].
-    pub fn view(&self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Piece>> {
+    /// As [`FileIo::read`].
+    pub fn view(self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Piece>> {
         self.view_with(ino, (offset, len), true, |pieces| pieces)
     }
 
-    /// As [`Volume::view`], of any length, for `take` alone. What it does nobody changes the file meanwhile, so it must
+    /// As [`FileIo::view`], of any length, for `take` alone. What it does nobody changes the file meanwhile, so it must
     /// be short; the pieces may be more than are lent for longer.
     ///
     /// # Errors
-    /// As [`Volume::read`].
-    pub fn view_held<T>(&self, ino: Ino, (offset, len): (u64, u64), take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
+    /// As [`FileIo::read`].
+    pub fn view_held<T>(self, ino: Ino, (offset, len): (u64, u64), take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
         self.view_with(ino, (offset, len), false, take)
     }
 
-    fn view_with<T>(
-        &self,
-        ino: Ino,
-        range: (u64, u64),
-        bounded: bool,
-        take: impl FnOnce(Vec<Piece>) -> T,
-    ) -> Result<T> {
-        let node = self.node(ino)?;
+    fn view_with<T>(self, ino: Ino, range: (u64, u64), bounded: bool, take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
         let pieces = check_regular(ino, &state.inode).and_then(|()| self.pieces(ino, &state.inode, range, bounded));
-        let pieces = pieces.map_err(|e| self.noted(e))?;
+        let pieces = pieces.map_err(|e| self.vol.noted(e))?;
         let is_stale = !pieces.is_empty() && self.atime_is_stale(&state.inode);
         let taken = take(pieces);
         drop(state);
@@ -54,7 +48,7 @@ impl Volume {
         Ok(taken)
     }
 
-    fn pieces(&self, ino: Ino, inode: &Inode, (offset, len): (u64, u64), bounded: bool) -> Result<Vec<Piece>> {
+    fn pieces(self, ino: Ino, inode: &Inode, (offset, len): (u64, u64), bounded: bool) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         let left = inode.size.saturating_sub(offset).min(len);
         self.each_stored(ino, inode, (offset, left), |_, len, stored| {
@@ -62,14 +56,14 @@ impl Volume {
                 Stored::Inline(bytes) => pieces.push(Piece::Copied(bytes.to_vec())),
                 Stored::Zeros => pieces.push(Piece::Zeros(len)),
                 Stored::Blocks(start, skip) => {
-                    self.engine.view_data(start, skip, len as usize, bounded, &mut pieces)?;
+                    self.vol.engine.view_data(start, skip, len as usize, bounded, &mut pieces)?;
                 }
             }
             Ok(())
         })?;
         let copied = pieces.iter().map(Piece::copied).sum::<u64>();
-        self.viewed.copied.add(copied.cast_signed());
-        self.viewed.lent.add((left - copied).cast_signed());
+        self.vol.viewed.copied.add(copied.cast_signed());
+        self.vol.viewed.lent.add((left - copied).cast_signed());
         Ok(pieces)
     }
 }

@@ -6,7 +6,7 @@ use super::{Mapped, Run, data, inline, mapping, tree};
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
-use crate::{Error, Ino, Result, Volume};
+use crate::{Error, FileIo, Ino, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::{Before, Bytes};
@@ -15,73 +15,73 @@ use std::ops::Range;
 /// Largest write that is one operation whatever the journal holds, bytes.
 pub const ATOMIC_MAX: u64 = 1 << 20;
 
-impl Volume {
-    /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it
+impl FileIo<'_> {
+    /// Writes `bytes` at byte `offset`. Up to [`FileIo::atomic_bytes`] this is one operation: after a crash all of it
     /// is there, or nothing (with `data=journal`; otherwise bytes over stored ones may be there alone). More is a
     /// sequence of such operations, and when a later one fails, fewer bytes than `bytes` are written and counted. That
-    /// an append-only file is only appended to is a matter of opening it: see [`Volume::check_open`].
+    /// an append-only file is only appended to is a matter of opening it: see [`crate::InodeOps::check_open`].
     ///
     /// # Errors
     /// `NoSpace`, `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the
     /// journal's or store's failure; nothing is written then.
-    pub fn write(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let guard = self.node(ino)?.write()?;
-        self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.noted(e))
+    pub fn write(self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let guard = self.vol.node(ino)?.write()?;
+        self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.vol.noted(e))
     }
 
-    /// As [`Volume::write`], of bytes from a cache above that keeps the file's times itself and tells them by
-    /// [`Volume::setattr`]: they stay as they are.
+    /// As [`FileIo::write`], of bytes from a cache above that keeps the file's times itself and tells them by
+    /// [`crate::InodeOps::setattr`]: they stay as they are.
     ///
     /// # Errors
-    /// As [`Volume::write`].
-    pub fn write_back(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let guard = self.node(ino)?.write()?;
-        self.write_locked(guard, (offset, bytes), Times::Keep).map_err(|e| self.noted(e))
+    /// As [`FileIo::write`].
+    pub fn write_back(self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let guard = self.vol.node(ino)?.write()?;
+        self.write_locked(guard, (offset, bytes), Times::Keep).map_err(|e| self.vol.noted(e))
     }
 
     /// Writes all of `bytes` behind the end of the file and returns where that was. Other writers cannot come between.
     ///
     /// # Errors
-    /// As [`Volume::write`]; when a later operation of a large write fails, what the earlier ones appended is cut off
+    /// As [`FileIo::write`]; when a later operation of a large write fails, what the earlier ones appended is cut off
     /// again.
-    pub fn append(&self, ino: Ino, bytes: &[u8]) -> Result<u64> {
-        let node = self.node(ino)?;
+    pub fn append(self, ino: Ino, bytes: &[u8]) -> Result<u64> {
+        let node = self.vol.node(ino)?;
         let guard = node.write()?;
         let offset = guard.state.inode.size;
-        let written = self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.noted(e))?;
+        let written = self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.vol.noted(e))?;
         if written == bytes.len() {
             return Ok(offset);
         }
         let guard = node.write()?;
         if guard.state.inode.size == offset + written as u64 {
-            self.truncate_locked(guard, offset).map_err(|e| self.noted(e))?;
+            self.truncate_locked(guard, offset).map_err(|e| self.vol.noted(e))?;
         }
         Err(Error::NoSpace("blocks"))
     }
 
     /// Bytes that one write makes part of the file in one operation, wherever they lie.
-    pub fn atomic_bytes(&self) -> u64 {
-        let block_size = u64::from(self.shared.sb.block_size());
+    pub fn atomic_bytes(self) -> u64 {
+        let block_size = u64::from(self.vol.shared.sb.block_size());
         // One block more than the bytes fill, because they need not begin with a block.
         let (mut fits, mut fails) = (0, ATOMIC_MAX / block_size + 1);
-        if is_atomic(self, fails) {
+        if is_atomic(self.vol, fails) {
             return ATOMIC_MAX;
         }
         while fits + 1 < fails {
             let middle = u64::midpoint(fits, fails);
-            if is_atomic(self, middle) { fits = middle } else { fails = middle }
+            if is_atomic(self.vol, middle) { fits = middle } else { fails = middle }
         }
         (fits.max(2) - 1) * block_size
     }
 
-    fn write_locked(&self, mut guard: NodeGuard, (offset, bytes): (u64, &[u8]), times: Times) -> Result<usize> {
+    fn write_locked(self, mut guard: NodeGuard, (offset, bytes): (u64, &[u8]), times: Times) -> Result<usize> {
         let inode = &guard.state.inode;
         check_changeable(guard.node.ino, inode, true)?;
-        self.check_writable()?;
+        self.vol.check_writable()?;
         if bytes.is_empty() {
             return Ok(0);
         }
-        let room = max_size(self, inode).checked_sub(offset).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
+        let room = max_size(self.vol, inode).checked_sub(offset).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let mut done = 0;
         loop {
@@ -93,7 +93,7 @@ impl Volume {
                 Err(e) if done == 0 => return Err(e),
                 Err(e) => {
                     tracing::warn!("a write stopped after {done} of {} bytes: {e}", bytes.len());
-                    self.noted(e);
+                    self.vol.noted(e);
                     return Ok(done);
                 }
             }
@@ -102,7 +102,7 @@ impl Volume {
 
     /// Writes as much of `bytes` as is one operation.
     pub(super) fn write_step(
-        &self,
+        self,
         guard: NodeGuard,
         (offset, bytes): (u64, &[u8]),
         times: Times,
@@ -110,17 +110,17 @@ impl Volume {
         let ino = guard.node.ino;
         let inode = &guard.state.inode;
         let n = self.piece(offset, bytes.len());
-        let only_bytes = (times == Times::Keep || !stale(self, inode)) && !data::journaled(self, ino, inode);
+        let only_bytes = (times == Times::Keep || !stale(self.vol, inode)) && !data::journaled(self.vol, ino, inode);
         let mut write = Write { ino, inode, offset, len: n, only_bytes };
         let plan = loop {
             write.only_bytes &= offset + write.len as u64 <= inode.size;
-            let plan = plan_write(&mut &*self, &write)?;
+            let plan = plan_write(&mut &*self.vol, &write)?;
             if write.only_bytes && !plan.is_overwrite() {
                 write.only_bytes = false;
                 continue;
             }
             // Only a tree that nobody's splits have made asks for more.
-            if plan.cost.journal <= self.engine.max_blocks() || write.len <= 1 {
+            if plan.cost.journal <= self.vol.engine.max_blocks() || write.len <= 1 {
                 break plan;
             }
             write.len /= 2;
@@ -129,12 +129,12 @@ impl Volume {
         if write.only_bytes {
             let written = self.overwrite_only(&guard, offset, &bytes[..n], &plan.parts);
             // Also where it failed: what can be read has to become durable.
-            self.note_written(&guard.node);
+            self.vol.note_written(&guard.node);
             written?;
             return Ok((n, guard));
         }
         let before = (inode.mtime, inode.ctime);
-        let mut op = Op::begin(self, vec![guard], plan.cost)?;
+        let mut op = Op::begin(self.vol, vec![guard], plan.cost)?;
         do_write(&mut op, ino, offset, Bytes::Lent(&bytes[..n]), plan.parts)?;
         if times == Times::Keep {
             let inode = op.inode_mut(ino)?;
@@ -144,8 +144,8 @@ impl Volume {
     }
 
     /// How many of `len` bytes at `offset` the next operation takes: all, or up to a block's end.
-    fn piece(&self, offset: u64, len: usize) -> usize {
-        let block_size = u64::from(self.shared.sb.block_size());
+    fn piece(self, offset: u64, len: usize) -> usize {
+        let block_size = u64::from(self.vol.shared.sb.block_size());
         if len as u64 <= block_size {
             return len;
         }
@@ -157,16 +157,16 @@ impl Volume {
     }
 
     /// Bytes over stored ones, when not even a time changes.
-    fn overwrite_only(&self, guard: &NodeGuard, offset: u64, all: &[u8], parts: &Parts) -> Result<()> {
-        let block_size = u64::from(self.shared.sb.block_size());
+    fn overwrite_only(self, guard: &NodeGuard, offset: u64, all: &[u8], parts: &Parts) -> Result<()> {
+        let block_size = u64::from(self.vol.shared.sb.block_size());
         for Part { run, .. } in parts {
             let Mapped::Written(start) = run.what else { continue };
             let bytes = within(block_size, run, offset, all.len());
             let skip = (offset + bytes.start as u64) % block_size;
-            self.engine.write_data(start, skip as usize, &all[bytes])?;
+            self.vol.engine.write_data(start, skip as usize, &all[bytes])?;
         }
         let synchronous = guard.state.inode.flags.contains(InodeFlags::SYNC);
-        if synchronous { self.sync() } else { Ok(()) }
+        if synchronous { self.vol.sync() } else { Ok(()) }
     }
 }
 
@@ -202,7 +202,7 @@ fn within(block_size: u64, run: &Run, offset: u64, len: usize) -> Range<usize> {
 /// `op` has done so far. All of it, or an error after which the operation must be dropped.
 ///
 /// # Errors
-/// As [`Volume::write`].
+/// As [`FileIo::write`].
 pub(crate) fn do_write<'v>(
     op: &mut Op<'v>,
     ino: Ino,

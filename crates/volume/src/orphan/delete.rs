@@ -4,7 +4,7 @@ use super::COST;
 use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
-use crate::{Attr, Error, Ino, Result, Volume, file, xattr};
+use crate::{Attr, Error, Ino, InodeOps, Result, file, xattr};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 
 /// Journal blocks of the last step of a deletion: the inode, its bitmap and descriptor, xattrs, the orphan entry.
@@ -12,30 +12,30 @@ const LAST: u32 = 3 + xattr::FREE_COST + COST;
 /// Journal blocks that one step of freeing contents asks for.
 const STEP: u32 = 64;
 
-impl Volume {
-    /// Counts an opener: an inode that loses its last name lives until the last [`Volume::release`]. An inode without
+impl<'v> InodeOps<'v> {
+    /// Counts an opener: an inode that loses its last name lives until the last [`InodeOps::release`]. An inode without
     /// names can be opened as long as somebody has it open.
     ///
     /// # Errors
     /// `NotFound`, corruption, or the store's failure.
-    pub fn open(&self, ino: Ino) -> Result<Attr> {
-        let node = self.node(ino)?;
+    pub fn open(self, ino: Ino) -> Result<Attr> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
-        let attr = self.attr(ino, &state.inode)?;
+        let attr = self.vol.attr(ino, &state.inode)?;
         // Under the inode's lock: a deletion has either begun, and the inode is gone, or will see this opener.
         node.opens.fetch_add(1, SeqCst);
         Ok(attr)
     }
 
-    /// Undoes one [`Volume::open`]; the last one deletes an inode that has no names.
+    /// Undoes one [`InodeOps::open`]; the last one deletes an inode that has no names.
     ///
     /// # Errors
     /// `Invalid` if the inode is not open; as a deletion, which the next mount then finishes.
-    pub fn release(&self, ino: Ino) -> Result<()> {
+    pub fn release(self, ino: Ino) -> Result<()> {
         const NOT_OPEN: Error = Error::Invalid("release of an inode that is not open");
-        let node = match self.nodes.cached(ino) {
+        let node = match self.vol.nodes.cached(ino) {
             Some(node) => node,
-            None if self.nodes.is_open_elsewhere(ino) => self.node(ino)?,
+            None if self.vol.nodes.is_open_elsewhere(ino) => self.vol.node(ino)?,
             None => return Err(NOT_OPEN),
         };
         let before = node.opens.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).map_err(|_| NOT_OPEN)?;
@@ -46,7 +46,7 @@ impl Volume {
         if before == 2 && nameless {
             self.may_be_forgotten();
         }
-        if before == 2 || !nameless || self.is_read_only() {
+        if before == 2 || !nameless || self.vol.is_read_only() {
             return Ok(());
         }
         self.delete_orphan(ino)
@@ -58,11 +58,11 @@ impl Volume {
     ///
     /// # Errors
     /// Corruption, or the journal's failure; the inode is then still an orphan.
-    pub(crate) fn delete_orphan(&self, ino: Ino) -> Result<()> {
-        let node = match self.nodes.cached(ino) {
+    pub(crate) fn delete_orphan(self, ino: Ino) -> Result<()> {
+        let node = match self.vol.nodes.cached(ino) {
             Some(node) => node,
-            None if self.orphans.contains(ino) => {
-                self.nodes.get_orphan(&self.shared, &*self.engine, ino).map_err(|e| self.noted(e))?
+            None if self.vol.orphans.contains(ino) => {
+                self.vol.nodes.get_orphan(&self.vol.shared, &*self.vol.engine, ino).map_err(|e| self.vol.noted(e))?
             }
             None => return Ok(()),
         };
@@ -70,14 +70,14 @@ impl Volume {
         if guard.state.inode.links > 0 || node.opens.load(SeqCst) > 0 {
             return Ok(());
         }
-        self.delete_locked(guard).map_err(|e| self.noted(e))
+        self.delete_locked(guard).map_err(|e| self.vol.noted(e))
     }
 
     /// Deletes an inode without names.
-    pub(crate) fn delete_locked(&self, mut guard: NodeGuard) -> Result<()> {
+    pub(crate) fn delete_locked(self, mut guard: NodeGuard) -> Result<()> {
         let ino = guard.node.ino;
         let mut op = loop {
-            let mut op = self.free_contents(self.release_values(guard)?)?;
+            let mut op = self.free_contents(self.vol.xattrs().release_values(guard)?)?;
             // Meanwhile the others that had its xattr block may have left it.
             if !xattr::still_names_values(&mut op, ino)? {
                 break op;
@@ -92,12 +92,12 @@ impl Volume {
 
     /// Frees the contents of a locked inode in as many operations as it takes. The last is returned open, with room for
     /// [`LAST`] more journal blocks.
-    fn free_contents(&self, guard: NodeGuard) -> Result<Op<'_>> {
+    fn free_contents(self, guard: NodeGuard) -> Result<Op<'v>> {
         let ino = guard.node.ino;
-        let journal = (LAST + STEP).min(self.engine.max_blocks()).max(LAST);
+        let journal = (LAST + STEP).min(self.vol.engine.max_blocks()).max(LAST);
         let mut guards = vec![guard];
         loop {
-            let mut op = Op::begin(self, guards, Cost { journal, blocks: 0, need: Need::ToFree })?;
+            let mut op = Op::begin(self.vol, guards, Cost { journal, blocks: 0, need: Need::ToFree })?;
             let done = !file::has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, 0)?;
             let handle = op.handle()?;
             let missing = LAST.saturating_sub(handle.credits().left);

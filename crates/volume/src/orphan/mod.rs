@@ -2,7 +2,7 @@
 //!
 //! An image names them in two ways. The **orphan file** has a slot for each, which costs nobody a lock; the **list**
 //! begins in the superblock (`s_last_orphan`) and goes on through `i_dtime` of the inodes on it. The list is used where
-//! there is no orphan file, and when that is full. Whatever a crash leaves in either, [`Volume::process_orphans`]
+//! there is no orphan file, and when that is full. Whatever a crash leaves in either, [`InodeOps::process_orphans`]
 //! finishes at the next mount (kernel: `Documentation/filesystems/ext4/orphan.rst`).
 //!
 //! The links of the list belong to the list, not to the inodes: taking an inode out changes its predecessor's `i_dtime`
@@ -19,7 +19,7 @@ pub use process::Processed;
 
 use crate::node::locate;
 use crate::op::Op;
-use crate::{Error, Ino, Result, Volume, kind};
+use crate::{Error, Ino, InodeOps, Result, Volume, kind};
 use file::OrphanFile;
 use list::{List, ListGuard};
 use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -241,21 +241,21 @@ fn announce(op: &mut Op<'_>) -> Result<()> {
     )?)
 }
 
-impl Volume {
+impl InodeOps<'_> {
     /// How many inodes are orphans now, but for those that nobody has looked for yet.
-    pub(crate) fn orphans_known(&self) -> u64 {
-        let in_file = self.orphans.file.read().as_ref().map_or(0, |file| file.len());
-        (in_file + self.orphans.listed.load(SeqCst)) as u64
+    pub(crate) fn orphans_known(self) -> u64 {
+        let in_file = self.vol.orphans.file.read().as_ref().map_or(0, |file| file.len());
+        (in_file + self.vol.orphans.listed.load(SeqCst)) as u64
     }
 
     /// Whether no inode is an orphan: nothing is deleted but open, and no truncate is in progress.
     ///
     /// # Errors
     /// Corruption of the orphan file or of the list, which may be read first here.
-    pub fn orphans_empty(&self) -> Result<bool> {
-        let file = self.orphans.file(self).map_err(|e| self.noted(e))?;
-        let mut list = ListGuard::new(self.orphans.list.lock());
-        list.load(self).map_err(|e| self.noted(e))?;
+    pub fn orphans_empty(self) -> Result<bool> {
+        let file = self.vol.orphans.file(self.vol).map_err(|e| self.vol.noted(e))?;
+        let mut list = ListGuard::new(self.vol.orphans.list.lock());
+        list.load(self.vol).map_err(|e| self.vol.noted(e))?;
         Ok(list.is_empty() && file.is_none_or(|f| f.inodes().is_empty()))
     }
 }

@@ -3,9 +3,9 @@
 use super::list::ListGuard;
 use crate::alloc::Need;
 use crate::op::{Cost, Op};
-use crate::{Ino, Result, Volume};
+use crate::{Ino, InodeOps, Result};
 
-/// What [`Volume::process_orphans`] did.
+/// What [`InodeOps::process_orphans`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Processed {
     /// Inodes without names that were deleted.
@@ -20,7 +20,7 @@ enum Finished {
     Truncated,
 }
 
-impl Volume {
+impl InodeOps<'_> {
     /// Deletes and truncates what a crash left half deleted or half truncated. To be called once, after the journal has
     /// been recovered and before anybody else uses the volume; a read-only volume keeps its orphans. Nothing of it
     /// is durable yet: interrupted, it is simply done again.
@@ -28,24 +28,24 @@ impl Volume {
     /// # Errors
     /// A list or file that cannot be right (endless, naming inodes that do not exist, are reserved or not in use),
     /// which leaves everything as it is; corruption of an orphan, which leaves the rest of them.
-    pub fn process_orphans(&self) -> Result<Processed> {
-        if self.is_read_only() {
+    pub fn process_orphans(self) -> Result<Processed> {
+        if self.vol.is_read_only() {
             return Ok(Processed::default());
         }
-        self.finish_orphans().map_err(|e| self.noted(e))
+        self.finish_orphans().map_err(|e| self.vol.noted(e))
     }
 
     /// All orphans: those of the list from its head on, then those of the orphan file.
     ///
     /// # Errors
     /// A list or file that cannot be right.
-    pub(crate) fn orphans_found(&self) -> Result<Vec<Ino>> {
+    pub(crate) fn orphans_found(self) -> Result<Vec<Ino>> {
         let mut all = {
-            let mut list = ListGuard::new(self.orphans.list.lock());
-            list.load(self)?;
+            let mut list = ListGuard::new(self.vol.orphans.list.lock());
+            list.load(self.vol)?;
             list.inodes()
         };
-        if let Some(file) = self.orphans.file(self)? {
+        if let Some(file) = self.vol.orphans.file(self.vol)? {
             let in_file = file.inodes();
             if let Some(twice) = all.iter().find(|ino| in_file.binary_search(ino).is_ok()) {
                 let what = format!("inode {twice} is also in the orphan file");
@@ -56,7 +56,7 @@ impl Volume {
         Ok(all)
     }
 
-    fn finish_orphans(&self) -> Result<Processed> {
+    fn finish_orphans(self) -> Result<Processed> {
         let mut done = Processed::default();
         for ino in self.orphans_found()? {
             match self.finish_orphan(ino)? {
@@ -69,13 +69,13 @@ impl Volume {
     }
 
     /// What has become of an orphan; None if somebody else was faster: the last who had it open, or knew its number.
-    fn finish_orphan(&self, ino: Ino) -> Result<Option<Finished>> {
-        let node = match self.nodes.get_orphan(&self.shared, &*self.engine, ino) {
-            Err(_) if !self.orphans.contains(ino) => return Ok(None),
+    fn finish_orphan(self, ino: Ino) -> Result<Option<Finished>> {
+        let node = match self.vol.nodes.get_orphan(&self.vol.shared, &*self.vol.engine, ino) {
+            Err(_) if !self.vol.orphans.contains(ino) => return Ok(None),
             node => node?,
         };
         let Ok(guard) = node.write() else { return Ok(None) };
-        if !self.orphans.contains(ino) {
+        if !self.vol.orphans.contains(ino) {
             return Ok(None);
         }
         if guard.state.inode.links == 0 {
@@ -83,11 +83,11 @@ impl Volume {
             return Ok(Some(Finished::Deleted));
         }
         if guard.state.inode.is_regular() {
-            self.finish_truncate(guard)?;
+            self.vol.files().finish_truncate(guard)?;
         } else {
             // Nothing else is ever cut: the entry alone goes.
             let cost = Cost { journal: 1 + super::COST, blocks: 0, need: Need::ToFree };
-            let mut op = Op::begin(self, vec![guard], cost)?;
+            let mut op = Op::begin(self.vol, vec![guard], cost)?;
             super::remove(&mut op, ino)?;
             op.close()?;
         }

@@ -231,7 +231,7 @@ impl Volume {
     /// Does all steps, in this order, as one operation: other threads see all of it or nothing, a crash leaves all of
     /// it or nothing (as with every operation, bytes over stored ones are part of that only with `data=journal`), and
     /// when a step fails, nothing has changed. A file that loses its last name while it is open lives on as with
-    /// [`Volume::unlink`].
+    /// [`crate::Namespace::unlink`].
     ///
     /// # Errors
     /// What the operations of the steps return, and which step did; `TooBig` when the journal cannot take all of it as
@@ -243,9 +243,9 @@ impl Volume {
         }
         let victims = self.attempts(&plan).map_err(|e| TransactionError { error: self.noted(e.error), ..e })?;
         for (ino, fate) in victims {
-            self.bury(ino, fate);
+            self.names().bury(ino, fate);
         }
-        self.bury_values();
+        self.xattrs().bury_values();
         Ok(())
     }
 

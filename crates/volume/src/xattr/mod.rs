@@ -30,25 +30,38 @@ const SETGID: u16 = 0o2000;
 /// The name of file capabilities behind their prefix.
 const CAPABILITY: &[u8] = b"capability";
 
+/// Extended attributes of inodes.
+#[derive(Clone, Copy)]
+pub struct Xattrs<'v> {
+    vol: &'v Volume,
+}
+
 impl Volume {
+    /// Extended attributes of its inodes.
+    pub fn xattrs(&self) -> Xattrs<'_> {
+        Xattrs { vol: self }
+    }
+}
+
+impl Xattrs<'_> {
     /// The value of an attribute.
     ///
     /// # Errors
     /// `NoAttribute`; `Unsupported` for a prefix that ext4 does not serve; corruption.
-    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        let node = self.node(ino)?;
+    pub fn getxattr(self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
-        get(&mut &*self, ino, &state.inode, name).map_err(|e| self.noted(e))
+        get(&mut &*self.vol, ino, &state.inode, name).map_err(|e| self.vol.noted(e))
     }
 
     /// The full names of all attributes.
     ///
     /// # Errors
     /// Corruption, or the store's failure.
-    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        let node = self.node(ino)?;
+    pub fn listxattr(self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
-        let attrs = Attrs::read(&mut &*self, ino, &state.inode).map_err(|e| self.noted(e))?;
+        let attrs = Attrs::read(&mut &*self.vol, ino, &state.inode).map_err(|e| self.vol.noted(e))?;
         let visible = attrs.iter().filter(|x| is_served(x.name_index));
         Ok(visible.filter_map(|x| join_name(x.name_index, &x.name)).collect())
     }
@@ -61,39 +74,39 @@ impl Volume {
     /// empty, `Invalid` for one that is a bare prefix; `NotPermitted` on an immutable or append-only inode, or where
     /// the prefix does not belong; `Unsupported` prefix; `Invalid` for what is no ACL, `Denied` for a default ACL of
     /// anything but a directory.
-    pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+    pub fn setxattr(self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.change_xattr(ino, name, Some(value), how, true)
     }
 
-    /// As [`Volume::setxattr`] by somebody who is not in the inode's group: with an access ACL, setgid goes.
+    /// As [`Xattrs::setxattr`] by somebody who is not in the inode's group: with an access ACL, setgid goes.
     ///
     /// # Errors
-    /// As [`Volume::setxattr`].
-    pub fn setxattr_without_setgid(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+    /// As [`Xattrs::setxattr`].
+    pub fn setxattr_without_setgid(self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.change_xattr(ino, name, Some(value), how, false)
     }
 
     /// Removes an attribute, atomically.
     ///
     /// # Errors
-    /// `NoAttribute`, but not for ACLs, and as [`Volume::setxattr`].
-    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+    /// `NoAttribute`, but not for ACLs, and as [`Xattrs::setxattr`].
+    pub fn removexattr(self, ino: Ino, name: &[u8]) -> Result<()> {
         self.change_xattr(ino, name, None, SetXattr::Replace, true)
     }
 
     fn change_xattr(
-        &self,
+        self,
         ino: Ino,
         name: &[u8],
         value: Option<&[u8]>,
         how: SetXattr,
         keeps_setgid: bool,
     ) -> Result<()> {
-        self.check_writable()?;
-        let guard = self.node(ino)?.write()?;
+        self.vol.check_writable()?;
+        let guard = self.vol.node(ino)?.write()?;
         let apply = || -> Result<()> {
-            let cost = plan_change(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
-            let mut op = Op::begin(self, vec![guard], cost)?;
+            let cost = plan_change(&mut &*self.vol, ino, &guard.state.inode, (name, value, how))?;
+            let mut op = Op::begin(self.vol, vec![guard], cost)?;
             do_change(&mut op, ino, name, value, how)?;
             if !keeps_setgid && value.is_some() && name == ACCESS_ACL {
                 op.inode_mut(ino)?.mode &= !SETGID;
@@ -102,14 +115,14 @@ impl Volume {
             self.bury_values();
             Ok(())
         };
-        apply().map_err(|e| self.noted(e))
+        apply().map_err(|e| self.vol.noted(e))
     }
 }
 
 /// Checks whether an attribute can be set (or, without a value, removed), and says what it takes.
 ///
 /// # Errors
-/// As [`Volume::setxattr`].
+/// As [`Xattrs::setxattr`].
 pub(crate) fn plan_change(
     reader: &mut dyn Reader,
     ino: Ino,
@@ -124,7 +137,7 @@ pub(crate) fn plan_change(
 /// [`plan_change`] says.
 ///
 /// # Errors
-/// As [`Volume::setxattr`].
+/// As [`Xattrs::setxattr`].
 pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
     let inode = op.inode(ino)?.clone();
     let planned = plan(op, ino, &inode, (name, value, how))?;

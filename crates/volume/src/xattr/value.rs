@@ -9,7 +9,7 @@ use crate::alloc::Need;
 use crate::file::plan::{Write, plan_write};
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op, Reader};
-use crate::{Error, Ino, Result, Volume, file, orphan};
+use crate::{Error, Ino, Result, Volume, Xattrs, file, orphan};
 use ondol_env::sync::thread;
 use ondol_format::csum::crc32c;
 use ondol_format::xattr::{
@@ -60,7 +60,7 @@ pub(super) fn read(vol: &Volume, ino: Ino, xattr: &Xattr) -> Result<Vec<u8>> {
         return Err(bad(ino, xattr, format!("{} bytes with flags {:#x}", inode.size, inode.flags.bits())));
     }
     let mut value = vec![0; size];
-    vol.read_at(xattr.value_inum, inode, 0, &mut value)?;
+    vol.files().read_at(xattr.value_inum, inode, 0, &mut value)?;
     let hash = crc32c(vol.shared.sb.value_seed(), &value);
     if hash == value_hash(inode) && is_value_entry_hash(xattr.hash, &xattr.name, hash) {
         return Ok(value);
@@ -205,18 +205,18 @@ pub(crate) fn still_names_values(op: &mut Op<'_>, ino: Ino) -> Result<bool> {
     names_values(op, ino, &inode)
 }
 
-impl Volume {
+impl Xattrs<'_> {
     /// Removes the attributes of a locked inode whose values lie in inodes, one by one, and these with them.
     ///
     /// # Errors
     /// Corruption of the attributes, or the journal's failure.
-    pub(crate) fn release_values(&self, mut guard: NodeGuard) -> Result<NodeGuard> {
+    pub(crate) fn release_values(self, mut guard: NodeGuard) -> Result<NodeGuard> {
         let ino = guard.node.ino;
-        while enabled(self)
-            && let Some(xattr) = own_value(&mut &*self, ino, &guard.state.inode)?
+        while enabled(self.vol)
+            && let Some(xattr) = own_value(&mut &*self.vol, ino, &guard.state.inode)?
         {
-            let journal = super::SET_COST + reference_cost(&Attrs::read(&mut &*self, ino, &guard.state.inode)?);
-            let mut op = Op::begin(self, vec![guard], Cost { journal, blocks: 0, need: Need::ToFree })?;
+            let journal = super::SET_COST + reference_cost(&Attrs::read(&mut &*self.vol, ino, &guard.state.inode)?);
+            let mut op = Op::begin(self.vol, vec![guard], Cost { journal, blocks: 0, need: Need::ToFree })?;
             change(&mut op, ino, &Change::remove(xattr.name_index, &xattr.name))?;
             guard = op.close_holding(ino)?;
             self.bury_values();
@@ -226,13 +226,13 @@ impl Volume {
 
     /// Deletes the values that nothing names any more since operations were closed; what fails is left to the next
     /// mount.
-    pub(crate) fn bury_values(&self) {
-        if !enabled(self) {
+    pub(crate) fn bury_values(self) {
+        if !enabled(self.vol) {
             return;
         }
-        let dead = std::mem::take(&mut *self.dead_values.lock());
+        let dead = std::mem::take(&mut *self.vol.dead_values.lock());
         for ino in dead {
-            if let Err(e) = self.delete_orphan(ino) {
+            if let Err(e) = self.vol.inode_ops().delete_orphan(ino) {
                 tracing::warn!("inode {ino} is left to be deleted by the next mount: {e}");
             }
         }

@@ -47,7 +47,7 @@ impl<'v> Inside<'v> {
         let found = match path.file_name() {
             Some(_) => {
                 let (dir, name) = self.entry(&self.way, path)?;
-                inodes.lookup(dir, name)?
+                inodes.names().lookup(dir, name)?
             }
             None => inodes.getattr(volume.metadata(path)?.ino())?,
         };
@@ -75,7 +75,7 @@ impl<'v> Inside<'v> {
     /// Gives an inode what is set.
     fn set(&self, path: &Path, set: &SetAttr) -> Said<()> {
         let ino = self.named(path)?;
-        self.by_number(path, self.opened.inodes().setattr(ino, set)).map(drop)
+        self.by_number(path, self.opened.inodes().inode_ops().setattr(ino, set)).map(drop)
     }
 }
 
@@ -119,7 +119,7 @@ impl Tree for Inside<'_> {
     }
 
     fn read_link(&self, path: &Path) -> Said<PathBuf> {
-        let target = self.opened.inodes().readlink(self.named(path)?);
+        let target = self.opened.inodes().names().readlink(self.named(path)?);
         self.by_number(path, target).map(|target| OsString::from_vec(target).into())
     }
 
@@ -136,11 +136,11 @@ impl Tree for Inside<'_> {
                     let what = "it is no regular file, and what it stands for is not here";
                     return self.by_number(path, Err(inodes::Error::Invalid(what)));
                 }
-                self.by_number(path, inodes.check_open(found.ino, true, false, true))?;
+                self.by_number(path, inodes.inode_ops().check_open(found.ino, true, false, true))?;
                 found
             }
             Err(e) if e.kind() != ErrorKind::NotFound => return self.at(path, Err(e)),
-            _ => self.with(path, |dir, name| inodes.create(dir, name, perm, self.caller))?,
+            _ => self.with(path, |dir, name| inodes.names().create(dir, name, perm, self.caller))?,
         };
         let stored = self.stored(path, found.ino, OpenOptions::new().write(true))?;
         if found.size > 0 {
@@ -150,35 +150,36 @@ impl Tree for Inside<'_> {
     }
 
     fn make_dir(&self, path: &Path, perm: u16) -> Said<()> {
-        self.with(path, |dir, name| self.opened.inodes().mkdir(dir, name, perm, self.caller))?;
+        self.with(path, |dir, name| self.opened.inodes().names().mkdir(dir, name, perm, self.caller))?;
         self.set_permissions(path, perm)
     }
 
     fn symlink(&self, target: &Path, path: &Path) -> Said<()> {
         let target = target.as_os_str().as_bytes();
-        self.with(path, |dir, name| self.opened.inodes().symlink(dir, name, target, self.caller)).map(drop)
+        self.with(path, |dir, name| self.opened.inodes().names().symlink(dir, name, target, self.caller)).map(drop)
     }
 
     fn hard_link(&self, original: &Path, path: &Path) -> Said<()> {
         let (dir, name) = self.at(original, self.entry(&self.originals, original))?;
-        let original = self.by_number(original, self.opened.inodes().lookup(dir, name))?.ino;
-        self.with(path, |dir, name| self.opened.inodes().link(original, dir, name)).map(drop)
+        let original = self.by_number(original, self.opened.inodes().names().lookup(dir, name))?.ino;
+        self.with(path, |dir, name| self.opened.inodes().names().link(original, dir, name)).map(drop)
     }
 
     fn make_node(&self, path: &Path, stat: &Stat) -> Said<()> {
         let mode = stat.kind.mode_bits() | (stat.perm & 0o777);
-        self.with(path, |dir, name| self.opened.inodes().mknod(dir, name, mode, stat.rdev, self.caller)).map(drop)
+        self.with(path, |dir, name| self.opened.inodes().names().mknod(dir, name, mode, stat.rdev, self.caller))
+            .map(drop)
     }
 
     fn remove(&self, path: &Path) -> Said<()> {
-        self.with(path, |dir, name| self.opened.inodes().unlink(dir, name))
+        self.with(path, |dir, name| self.opened.inodes().names().unlink(dir, name))
     }
 
     fn attributes(&self, path: &Path) -> Said<Attributes> {
         let (ino, inodes) = (self.named(path)?, self.opened.inodes());
-        let names = self.by_number(path, inodes.listxattr(ino))?;
+        let names = self.by_number(path, inodes.xattrs().listxattr(ino))?;
         let value = |name: Vec<u8>| {
-            let value = self.by_number(path, inodes.getxattr(ino, &name))?;
+            let value = self.by_number(path, inodes.xattrs().getxattr(ino, &name))?;
             Ok((OsString::from_vec(name), value))
         };
         names.into_iter().map(value).collect()
@@ -190,11 +191,11 @@ impl Tree for Inside<'_> {
 
     fn dress(&self, path: &Path, stat: &Stat, attributes: &Attributes) -> Said<()> {
         let (ino, inodes) = (self.named(path)?, self.opened.inodes());
-        let set = |set: SetAttr| self.by_number(path, inodes.setattr(ino, &set));
+        let set = |set: SetAttr| self.by_number(path, inodes.inode_ops().setattr(ino, &set));
         set(SetAttr { uid: Some(stat.uid), gid: Some(stat.gid), ..SetAttr::default() })?;
         for (name, value) in attributes {
             let wrong = |e| format!("{}: attribute {}: {e}", self.opened.shown(path), printable(name.as_bytes()));
-            inodes.setxattr(ino, name.as_bytes(), value, SetXattr::Any).map_err(wrong)?;
+            inodes.xattrs().setxattr(ino, name.as_bytes(), value, SetXattr::Any).map_err(wrong)?;
         }
         let (atime, mtime) = (Some(SetTime::To(stat.atime)), Some(SetTime::To(stat.mtime)));
         // Those of a symbolic link count for nothing, and are not changed elsewhere either.

@@ -161,7 +161,7 @@ impl Lister<'_> {
             let found = if name == "." {
                 self.opened.inodes().getattr(ino)
             } else {
-                self.opened.inodes().lookup(ino, name.as_bytes())
+                self.opened.inodes().names().lookup(ino, name.as_bytes())
             };
             match found {
                 Ok(attr) => rows.push(Named { name, attr }),
@@ -211,7 +211,7 @@ impl Lister<'_> {
     fn row(&mut self, dir: &Path, named: &Named) -> Row {
         let mut name = named.name.as_bytes().to_vec();
         if self.args.long && named.attr.file_type == FileType::Symlink {
-            match self.opened.inodes().readlink(named.attr.ino) {
+            match self.opened.inodes().names().readlink(named.attr.ino) {
                 Ok(target) => name.extend([b" -> ".as_slice(), &target].concat()),
                 Err(e) => {
                     let what = self.opened.said_of(&inside(&dir.join(&named.name)), e);

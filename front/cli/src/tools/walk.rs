@@ -32,7 +32,7 @@ impl Way {
         for name in bytes[end..].split(|byte| *byte == b'/') {
             end += name.len();
             if !name.is_empty() && name != b"." {
-                let found = volume.inodes().lookup(here, name)?;
+                let found = volume.inodes().names().lookup(here, name)?;
                 here = match found.file_type {
                     FileType::Symlink => volume.metadata(OsStr::from_bytes(&bytes[..end]))?.ino(),
                     _ => found.ino,
@@ -56,7 +56,7 @@ pub(crate) fn cut(path: &mut PathBuf, len: usize) {
 /// further.
 pub(crate) fn list(inodes: &inodes::Inodes, dir: Ino) -> (Vec<OsString>, Option<inodes::Error>) {
     let mut names = Vec::new();
-    let listed = inodes.readdir(dir, 0, &mut |entry| {
+    let listed = inodes.names().readdir(dir, 0, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {
             names.push(OsStr::from_bytes(entry.name).to_owned());
         }

@@ -71,51 +71,55 @@ impl Ops {
     pub(crate) fn open(&self, ino: Ino, how: Opening) -> Answer<()> {
         self.ask(Op::Open, |i| {
             if how.write {
-                i.check_open(ino, how.write, how.append, false)?;
+                i.inode_ops().check_open(ino, how.write, how.append, false)?;
             }
-            i.open(ino).map(drop)
+            i.inode_ops().open(ino).map(drop)
         })
     }
 
     /// Counts an opener of a directory.
     pub(crate) fn opendir(&self, ino: Ino) -> Answer<()> {
-        self.ask(Op::Opendir, |i| i.open(ino).map(drop))
+        self.ask(Op::Opendir, |i| i.inode_ops().open(ino).map(drop))
     }
 
     /// The end of one `open` or `create`.
     pub(crate) fn release(&self, ino: Ino) -> Answer<()> {
-        self.ask(Op::Release, |i| i.release(ino))
+        self.ask(Op::Release, |i| i.inode_ops().release(ino))
     }
 
     /// The end of one `opendir`.
     pub(crate) fn releasedir(&self, ino: Ino) -> Answer<()> {
-        self.ask(Op::Releasedir, |i| i.release(ino))
+        self.ask(Op::Releasedir, |i| i.inode_ops().release(ino))
     }
 
     /// Reads into `space`, for the kernel's pages; how many bytes, and whether the file is said to have more space from
     /// now on.
     pub(crate) fn read_pages(&self, ino: Ino, offset: u64, space: &mut [u8]) -> Answer<(usize, bool)> {
-        self.ask(Op::Read, |i| i.read_pages(ino, offset, space))
+        self.ask(Op::Read, |i| i.page_cache().read_pages(ino, offset, space))
     }
 
     /// Writes, after clearing setuid and setgid if the kernel asks for it. `forget` as for [`Ops::settle_end`].
     pub(crate) fn write(&self, ino: Ino, write: &Write<'_>, sender: Sender, forget: &Forget<'_>) -> Answer<Written> {
         self.change(Op::Write, sender, |i| {
             if !write.opened {
-                i.check_open(ino, true, false, false)?;
+                i.inode_ops().check_open(ino, true, false, false)?;
             }
             let mode_changed = write.kill_suid && has_suid(&i.getattr(ino)?);
             if mode_changed {
-                i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
+                i.inode_ops().setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
             }
             let &Write { offset, data, .. } = write;
             if !write.from_pages && !i.collects_writes() {
                 // The kernel has the pages of such a write locked, and where it keeps sizes its end may be among them.
                 self.settle_end(i, ino, |size| offset / PAGE > size / PAGE, forget);
             }
-            let late = i.late_in(ino, &(offset..offset.saturating_add(data.len() as u64)));
+            let late = i.page_cache().late_in(ino, &(offset..offset.saturating_add(data.len() as u64)));
             let len = write_late(late.filter(|_| write.from_pages), offset, data, |offset, data| {
-                if write.keep_times { i.write_back(ino, offset, data) } else { i.write(ino, offset, data) }
+                if write.keep_times {
+                    i.files().write_back(ino, offset, data)
+                } else {
+                    i.files().write(ino, offset, data)
+                }
             })?;
             Ok(Written { len, mode_changed })
         })
@@ -136,7 +140,7 @@ impl Ops {
             if matches!(how, Fallocate::Allocate | Fallocate::ZeroRange) {
                 self.settle_end(i, ino, |size| range.end() > size, forget);
             }
-            i.fallocate(ino, how, range.offset, range.len)?;
+            i.files().fallocate(ino, how, range.offset, range.len)?;
             clear_suid(i, ino, sender)
         })
     }
@@ -152,18 +156,20 @@ impl Ops {
         let &CopyTo { ino: to, offset: at, opened } = into;
         self.change(Op::CopyFileRange, sender, |i| {
             if !opened {
-                i.check_open(to, true, false, false)?;
+                i.inode_ops().check_open(to, true, false, false)?;
             }
             self.settle_end(i, to, |size| Range { offset: at, ..from.range }.end() > size, forget);
             let kill_suid = has_suid(&i.getattr(to)?) && !sender.may(Capability::Fsetid);
             let range = from.range;
-            Ok((i.copy_range(from.ino, range.offset, to, at, range.len, kill_suid)?, kill_suid))
+            Ok((i.ranges().copy_range(from.ino, range.offset, to, at, range.len, kill_suid)?, kill_suid))
         })
     }
 
     /// Finds data or a hole; `what` is `None` for anything else.
     pub(crate) fn seek(&self, ino: Ino, offset: u64, what: Option<Seek>) -> Answer<u64> {
-        self.ask(Op::Lseek, |i| i.seek_pages(ino, offset, what.ok_or(Error::Invalid("seek knows data and holes"))?))
+        self.ask(Op::Lseek, |i| {
+            i.files().seek_pages(ino, offset, what.ok_or(Error::Invalid("seek knows data and holes"))?)
+        })
     }
 
     /// Makes a file's changes, and every earlier one, durable.
@@ -187,7 +193,7 @@ impl Ops {
 fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
     let kill = has_suid(&inodes.getattr(ino)?) && !sender.may(Capability::Fsetid);
     if kill {
-        inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
+        inodes.inode_ops().setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
     }
     Ok(kill)
 }

@@ -66,19 +66,19 @@ fn exchange(
         })
     };
     // It keeps its number meanwhile.
-    i.open(first)?;
+    i.inode_ops().open(first)?;
     let done = (|| {
         if i.getattr(first)?.generation != generation {
             return Err(Error::NotFound);
         }
         let how = Exchange { kill_suid: !sender.may(Capability::Fsetid), ..what.how };
         if how.dry_run {
-            return i.exchange(a, b, &how);
+            return i.ranges().exchange(a, b, &how);
         }
         forget_both()?;
-        i.exchange(a, b, &how)?;
+        i.ranges().exchange(a, b, &how)?;
         forget_both()
     })();
-    let released = i.release(first);
+    let released = i.inode_ops().release(first);
     done.and(released)
 }

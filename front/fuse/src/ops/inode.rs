@@ -55,7 +55,7 @@ impl Ops {
         // Nobody is there to hear of what fails: the next mount deletes what this one cannot.
         let _: Answer<()> = self.vouch(Op::Forget, |i| {
             for (ino, times) in inodes {
-                if let Err(e) = i.forget(ino, times) {
+                if let Err(e) = i.inode_ops().forget(ino, times) {
                     tracing::warn!("inode {ino} is left to be deleted by the next mount: {e}");
                 }
             }
@@ -67,28 +67,28 @@ impl Ops {
     pub(crate) fn setattr(&self, ino: Ino, mut set: SetAttr, sender: Sender) -> Answer<Attr> {
         self.change(Op::Setattr, sender, |i| {
             set.kill_suid = set.kill_suid && has_suid(&i.getattr(ino)?);
-            i.setattr(ino, &set)
+            i.inode_ops().setattr(ino, &set)
         })
     }
 
     /// The flags of chattr(1).
     pub(crate) fn flags(&self, ino: Ino) -> Answer<u32> {
-        self.ask(Op::Ioctl, |i| i.flags(ino))
+        self.ask(Op::Ioctl, |i| i.inode_ops().flags(ino))
     }
 
     /// Sets them.
     pub(crate) fn set_flags(&self, ino: Ino, flags: u32, sender: Sender) -> Answer<()> {
-        self.change(Op::Ioctl, sender, |i| i.set_flags(ino, flags, guarded(sender)))
+        self.change(Op::Ioctl, sender, |i| i.inode_ops().set_flags(ino, flags, guarded(sender)))
     }
 
     /// The flags that all file systems share, and the project.
     pub(crate) fn fsxattr(&self, ino: Ino) -> Answer<FsxAttr> {
-        self.ask(Op::Ioctl, |i| i.fsxattr(ino))
+        self.ask(Op::Ioctl, |i| i.inode_ops().fsxattr(ino))
     }
 
     /// Sets them.
     pub(crate) fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, sender: Sender) -> Answer<()> {
-        self.change(Op::Ioctl, sender, |i| i.set_fsxattr(ino, set, guarded(sender)))
+        self.change(Op::Ioctl, sender, |i| i.inode_ops().set_fsxattr(ino, set, guarded(sender)))
     }
 
     /// Gives free space back to the medium; how many bytes.
@@ -96,7 +96,7 @@ impl Ops {
         if !sender.may(Capability::SysAdmin) {
             return Err(rustix::io::Errno::PERM.into());
         }
-        self.change(Op::Ioctl, sender, |i| i.trim(start, len, minimum))
+        self.change(Op::Ioctl, sender, |i| i.space().trim(start, len, minimum))
     }
 
     /// The volume's label.
@@ -106,7 +106,7 @@ impl Ops {
 
     /// Where a symbolic link points.
     pub(crate) fn readlink(&self, ino: Ino) -> Answer<Vec<u8>> {
-        self.ask(Op::Readlink, |i| i.readlink(ino))
+        self.ask(Op::Readlink, |i| i.names().readlink(ino))
     }
 
     /// An attribute's value. The root directory also has those through which `ondol info` and `ondol top` ask the
@@ -121,17 +121,17 @@ impl Ops {
             return made;
         }
         self.enter(Op::Getxattr, |volume| match name {
-            _ if ino != ROOT => volume.inodes().getxattr(ino, name),
+            _ if ino != ROOT => volume.inodes().xattrs().getxattr(ino, name),
             _ if name == INFO.as_bytes() => self.info(volume),
             _ if name == STATS.as_bytes() => self.stats(volume),
-            _ => volume.inodes().getxattr(ino, name),
+            _ => volume.inodes().xattrs().getxattr(ino, name),
         })
     }
 
     /// The names of all attributes that the sender may know of.
     pub(crate) fn listxattr(&self, ino: Ino, sender: Sender) -> Answer<Vec<u8>> {
         self.ask(Op::Listxattr, |i| {
-            let mut names = i.listxattr(ino)?;
+            let mut names = i.xattrs().listxattr(ino)?;
             if names.iter().any(|name| name.starts_with(TRUSTED)) && !sender.may(Capability::SysAdmin) {
                 names.retain(|name| !name.starts_with(TRUSTED));
             }
@@ -148,19 +148,19 @@ impl Ops {
             return noted;
         }
         self.change(Op::Setxattr, sender, |i| match (how, kill_sgid) {
-            (None, _) => i.getxattr(ino, name).and(Err(Error::Exists)),
-            (Some(how), true) => i.setxattr_without_setgid(ino, name, value, how),
-            (Some(how), false) => i.setxattr(ino, name, value, how),
+            (None, _) => i.xattrs().getxattr(ino, name).and(Err(Error::Exists)),
+            (Some(how), true) => i.xattrs().setxattr_without_setgid(ino, name, value, how),
+            (Some(how), false) => i.xattrs().setxattr(ino, name, value, how),
         })
     }
 
     /// Removes an attribute.
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8], sender: Sender) -> Answer<()> {
-        self.change(Op::Removexattr, sender, |i| i.removexattr(ino, name))
+        self.change(Op::Removexattr, sender, |i| i.xattrs().removexattr(ino, name))
     }
 
     /// Space in all and free.
     pub(crate) fn statfs(&self) -> Answer<StatFs> {
-        self.ask(Op::Statfs, |i| Ok(i.statfs_forgetting()))
+        self.ask(Op::Statfs, |i| Ok(i.inode_ops().statfs_forgetting()))
     }
 }

@@ -38,7 +38,7 @@ impl Gathered {
     fn fill(&mut self, inodes: &Inodes, dir: Ino, cookie: u64) -> Result<(), Error> {
         self.names.clear();
         self.entries.clear();
-        inodes.readdir(dir, cookie, &mut |e| {
+        inodes.names().readdir(dir, cookie, &mut |e| {
             if self.entries.len() == CHUNK {
                 return false;
             }
@@ -74,7 +74,7 @@ impl Ops {
                 let file_type = attr.map(|a| a.file_type).or(file_type);
                 let taken = each(ListedPlus { entry: Listed { ino, file_type, name, next }, attr });
                 if taken && attr.is_some() {
-                    i.looked_up(ino);
+                    i.inode_ops().looked_up(ino);
                 }
                 taken
             })

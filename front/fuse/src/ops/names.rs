@@ -6,7 +6,7 @@ use ondol::{Attr, Ino, Rename};
 
 /// Counts that the kernel is told of an inode.
 fn told(inodes: &Inodes, attr: Attr) -> Attr {
-    inodes.looked_up(attr.ino);
+    inodes.inode_ops().looked_up(attr.ino);
     attr
 }
 
@@ -14,7 +14,7 @@ impl Ops {
     /// The inode that `name` names in `parent`; `None` if there is no such name.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Answer<Option<Attr>> {
         // By `.` the kernel finds an inode again of which it has forgotten everything but the number.
-        let find = |i: &Inodes| if name == b"." { i.by_number(parent) } else { i.lookup(parent, name) };
+        let find = |i: &Inodes| if name == b"." { i.by_number(parent) } else { i.names().lookup(parent, name) };
         self.ask(Op::Lookup, |i| match find(i) {
             Ok(attr) => Ok(Some(told(i, attr))),
             Err(Error::NotFound) => Ok(None),
@@ -25,44 +25,44 @@ impl Ops {
     /// Makes a regular file and opens it.
     pub(crate) fn create(&self, parent: Ino, name: &[u8], perm: u16, sender: Sender) -> Answer<Attr> {
         self.change(Op::Create, sender, |i| {
-            let attr = i.create(parent, name, perm, sender.caller())?;
-            Ok(told(i, i.open(attr.ino)?))
+            let attr = i.names().create(parent, name, perm, sender.caller())?;
+            Ok(told(i, i.inode_ops().open(attr.ino)?))
         })
     }
 
     /// Makes a regular file without a name, and opens it.
     pub(crate) fn tmpfile(&self, dir: Ino, perm: u16, sender: Sender) -> Answer<Attr> {
-        self.change(Op::Tmpfile, sender, |i| Ok(told(i, i.tmpfile(dir, perm, sender.caller())?)))
+        self.change(Op::Tmpfile, sender, |i| Ok(told(i, i.names().tmpfile(dir, perm, sender.caller())?)))
     }
 
     /// Makes a directory.
     pub(crate) fn mkdir(&self, parent: Ino, name: &[u8], perm: u16, sender: Sender) -> Answer<Attr> {
-        self.change(Op::Mkdir, sender, |i| Ok(told(i, i.mkdir(parent, name, perm, sender.caller())?)))
+        self.change(Op::Mkdir, sender, |i| Ok(told(i, i.names().mkdir(parent, name, perm, sender.caller())?)))
     }
 
     /// Makes a file of the type that `mode` says.
     pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), sender: Sender) -> Answer<Attr> {
-        self.change(Op::Mknod, sender, |i| Ok(told(i, i.mknod(parent, name, mode, rdev, sender.caller())?)))
+        self.change(Op::Mknod, sender, |i| Ok(told(i, i.names().mknod(parent, name, mode, rdev, sender.caller())?)))
     }
 
     /// Makes a symbolic link.
     pub(crate) fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], sender: Sender) -> Answer<Attr> {
-        self.change(Op::Symlink, sender, |i| Ok(told(i, i.symlink(parent, name, target, sender.caller())?)))
+        self.change(Op::Symlink, sender, |i| Ok(told(i, i.names().symlink(parent, name, target, sender.caller())?)))
     }
 
     /// Gives an inode one more name.
     pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8], sender: Sender) -> Answer<Attr> {
-        self.change(Op::Link, sender, |i| Ok(told(i, i.link(ino, parent, name)?)))
+        self.change(Op::Link, sender, |i| Ok(told(i, i.names().link(ino, parent, name)?)))
     }
 
     /// Removes a name of anything but a directory.
     pub(crate) fn unlink(&self, parent: Ino, name: &[u8], sender: Sender) -> Answer<()> {
-        self.change(Op::Unlink, sender, |i| i.unlink(parent, name))
+        self.change(Op::Unlink, sender, |i| i.names().unlink(parent, name))
     }
 
     /// Removes an empty directory.
     pub(crate) fn rmdir(&self, parent: Ino, name: &[u8], sender: Sender) -> Answer<()> {
-        self.change(Op::Rmdir, sender, |i| i.rmdir(parent, name))
+        self.change(Op::Rmdir, sender, |i| i.names().rmdir(parent, name))
     }
 
     /// Moves a name; `how` is `None` for flags that nobody offers.
@@ -75,7 +75,7 @@ impl Ops {
     ) -> Answer<()> {
         self.change(Op::Rename, sender, |i| {
             let how = how.ok_or(Error::Invalid("this kind of rename is not offered"))?;
-            i.rename(from.0, from.1, to.0, to.1, how)
+            i.names().rename(from.0, from.1, to.0, to.1, how)
         })
     }
 }

@@ -16,7 +16,7 @@ pub(crate) type Forget<'f> = dyn Fn(Ino, Range<u64>) -> io::Result<()> + 'f;
 impl Ops {
     /// The kernel collects writes, and keeps sizes itself.
     pub(crate) fn writes_are_collected(&self) {
-        self.gate.enter(|volume| volume.inodes().writes_are_collected());
+        self.gate.enter(|volume| volume.inodes().page_cache().writes_are_collected());
     }
 
     /// Before a file of some size grows, if `grows` says so of that size: the kernel writes its page of the end, as far
@@ -26,13 +26,13 @@ impl Ops {
     /// one does not wait for long: what is behind the end stays then.
     pub(super) fn settle_end(&self, i: &Inodes, ino: Ino, grows: impl FnOnce(u64) -> bool, forget: &Forget<'_>) {
         let collected = i.collects_writes();
-        let size = if collected { i.getattr(ino).ok().map(|a| a.size) } else { i.end_in_pages(ino) };
+        let size = if collected { i.getattr(ino).ok().map(|a| a.size) } else { i.page_cache().end_in_pages(ino) };
         let Some(size) = size.filter(|&size| grows(size)) else { return };
         let Some(_alone) = ondol::waits::long(|| self.exchanging.try_lock_for(PATIENCE)) else {
             return tracing::debug!("inode {ino} grows with what the kernel has behind its end");
         };
         // It may be read again meanwhile.
-        i.end_leaves_pages(ino);
+        i.page_cache().end_leaves_pages(ino);
         // Where the kernel has collected writes, its end may be anywhere behind the stored one.
         let pages = size..if collected { u64::MAX } else { size.saturating_add(1) };
         if let Err(e) = forget(ino, pages) {

@@ -48,7 +48,7 @@ impl LibFs {
     /// `one_lock`: one call at a time.
     pub(crate) fn new(volume: Arc<Volume>, name: &str, remove: bool, one_lock: bool) -> io::Result<Self> {
         let calls = Calls { volume, one: one_lock.then(Arc::default) };
-        let made = calls.inodes().mkdir(ROOT, name.as_bytes(), 0o755, Caller::default());
+        let made = calls.inodes().names().mkdir(ROOT, name.as_bytes(), 0o755, Caller::default());
         let ino = made.map_err(|e| failed("mkdir", &e))?.ino;
         Ok(Self { root: Arc::new(LibDir { calls, ino }), name: name.to_owned(), remove })
     }
@@ -65,8 +65,9 @@ impl Drop for LibFs {
         if !self.remove {
             return;
         }
-        let gone = clear(self.root.as_ref())
-            .and_then(|()| self.root.inodes().rmdir(ROOT, self.name.as_bytes()).map_err(|e| failed("rmdir", &e)));
+        let gone = clear(self.root.as_ref()).and_then(|()| {
+            self.root.inodes().names().rmdir(ROOT, self.name.as_bytes()).map_err(|e| failed("rmdir", &e))
+        });
         if let Err(e) = gone {
             eprintln!("ondol bench: directory {} stays in the volume: {e}", self.name);
         }
@@ -84,20 +85,20 @@ impl LibDir {
     }
 
     fn file(&self, ino: Ino) -> io::Result<Box<dyn File>> {
-        self.inodes().open(ino).map_err(|e| failed("open", &e))?;
+        self.inodes().inode_ops().open(ino).map_err(|e| failed("open", &e))?;
         Ok(Box::new(LibFile { calls: self.calls.clone(), ino, open: true }))
     }
 }
 
 impl Dir for LibDir {
     fn mkdir(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
-        let made = self.inodes().mkdir(self.ino, name.as_bytes(), 0o755, Caller::default());
+        let made = self.inodes().names().mkdir(self.ino, name.as_bytes(), 0o755, Caller::default());
         let ino = made.map_err(|e| failed("mkdir", &e))?.ino;
         Ok(Arc::new(Self { calls: self.calls.clone(), ino }))
     }
 
     fn enter(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
-        let ino = self.inodes().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
+        let ino = self.inodes().names().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
         Ok(Arc::new(Self { calls: self.calls.clone(), ino }))
     }
 
@@ -106,26 +107,26 @@ impl Dir for LibDir {
     }
 
     fn create(&self, name: &str, _append: Append) -> io::Result<Box<dyn File>> {
-        let made = self.inodes().create(self.ino, name.as_bytes(), 0o644, Caller::default());
+        let made = self.inodes().names().create(self.ino, name.as_bytes(), 0o644, Caller::default());
         self.file(made.map_err(|e| failed("create", &e))?.ino)
     }
 
     fn open(&self, name: &str, _append: Append) -> io::Result<Box<dyn File>> {
-        let ino = self.inodes().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
+        let ino = self.inodes().names().lookup(self.ino, name.as_bytes()).map_err(|e| failed("lookup", &e))?.ino;
         self.file(ino)
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
-        self.inodes().unlink(self.ino, name.as_bytes()).map_err(|e| failed("unlink", &e))
+        self.inodes().names().unlink(self.ino, name.as_bytes()).map_err(|e| failed("unlink", &e))
     }
 
     fn rmdir(&self, name: &str) -> io::Result<()> {
-        self.inodes().rmdir(self.ino, name.as_bytes()).map_err(|e| failed("rmdir", &e))
+        self.inodes().names().rmdir(self.ino, name.as_bytes()).map_err(|e| failed("rmdir", &e))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        let read = self.inodes().readdir(self.ino, 0, &mut |entry| {
+        let read = self.inodes().names().readdir(self.ino, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 names.push(String::from_utf8_lossy(entry.name).into_owned());
             }
@@ -138,7 +139,7 @@ impl Dir for LibDir {
     fn stat(&self, name: &str) -> io::Result<Stat> {
         let attr = match name {
             "." => self.inodes().getattr(self.ino),
-            _ => self.inodes().lookup(self.ino, name.as_bytes()),
+            _ => self.inodes().names().lookup(self.ino, name.as_bytes()),
         };
         let attr = attr.map_err(|e| failed("stat", &e))?;
         Ok(Stat { size: attr.size, is_dir: attr.file_type == FileType::Directory })
@@ -163,12 +164,12 @@ impl LibFile {
 
 impl File for LibFile {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.inodes().read(self.ino, offset, buf).map_err(|e| failed("read", &e))
+        self.inodes().files().read(self.ino, offset, buf).map_err(|e| failed("read", &e))
     }
 
     fn write_at(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
-            let written = self.inodes().write(self.ino, offset, data).map_err(|e| failed("write", &e))?;
+            let written = self.inodes().files().write(self.ino, offset, data).map_err(|e| failed("write", &e))?;
             data = match data.get(written..) {
                 Some(rest) if written > 0 => rest,
                 _ => return Err(in_op("write")(io::ErrorKind::WriteZero.into())),
@@ -179,7 +180,7 @@ impl File for LibFile {
     }
 
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
-        self.inodes().append(self.ino, data).map(|_offset| ()).map_err(|e| failed("append", &e))
+        self.inodes().files().append(self.ino, data).map(|_offset| ()).map_err(|e| failed("append", &e))
     }
 
     fn fsync(&mut self, sync: Durable) -> io::Result<()> {
@@ -188,14 +189,14 @@ impl File for LibFile {
 
     fn close(mut self: Box<Self>) -> io::Result<()> {
         self.open = false;
-        self.inodes().release(self.ino).map_err(|e| failed("close", &e))
+        self.inodes().inode_ops().release(self.ino).map_err(|e| failed("close", &e))
     }
 }
 
 impl Drop for LibFile {
     fn drop(&mut self) {
         if self.open
-            && let Err(e) = self.inodes().release(self.ino)
+            && let Err(e) = self.inodes().inode_ops().release(self.ino)
         {
             eprintln!("ondol bench: closing inode {}: {e}", self.ino);
         }

@@ -279,20 +279,20 @@ fn populate(kind: Kind, store: Arc<LayerStore>) -> ondol::Result<()> {
 
 fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     let block = u64::from(kind.block_size());
-    let create = |dir, name: &str| v.create(dir, name.as_bytes(), 0o644, OWNER).map(|a| a.ino);
-    let mkdir = |dir, name: &str| v.mkdir(dir, name.as_bytes(), 0o755, OWNER).map(|a| a.ino);
+    let create = |dir, name: &str| v.names().create(dir, name.as_bytes(), 0o644, OWNER).map(|a| a.ino);
+    let mkdir = |dir, name: &str| v.names().mkdir(dir, name.as_bytes(), 0o755, OWNER).map(|a| a.ino);
     let (file, frag, pre) = (create(ROOT, "file")?, create(ROOT, "frag")?, create(ROOT, "pre")?);
-    v.write(file, 0, &[1; 3000])?;
+    v.files().write(file, 0, &[1; 3000])?;
     let parts = if kind == Kind::Csum || kind == Kind::Plain { 360 } else { 40 };
     for i in 0..parts {
-        v.write(frag, i * 2 * block, &[3; 700])?;
+        v.files().write(frag, i * 2 * block, &[3; 700])?;
     }
     if kind != Kind::Maps {
-        v.fallocate(pre, Fallocate::Allocate, 0, 12 * block)?;
+        v.files().fallocate(pre, Fallocate::Allocate, 0, 12 * block)?;
     }
-    v.write(pre, 2 * block, &[4; 100])?;
+    v.files().write(pre, 2 * block, &[4; 100])?;
     let sparse = create(ROOT, "sparse")?;
-    v.write(sparse, 100 << 20, &[5; 10])?;
+    v.files().write(sparse, 100 << 20, &[5; 10])?;
     let (d, big, flat) = (mkdir(ROOT, "d")?, mkdir(ROOT, "big")?, mkdir(ROOT, "flat")?);
     let sub = mkdir(d, "sub")?;
     create(sub, "x")?;
@@ -303,66 +303,66 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
         _ => 60,
     };
     for i in 0..names {
-        v.link(file, big, format!("name {i:04} {}", "n".repeat(60 - i % 50)).as_bytes())?;
+        v.names().link(file, big, format!("name {i:04} {}", "n".repeat(60 - i % 50)).as_bytes())?;
     }
     for i in 0..6 {
-        v.link(file, flat, format!("name {i:04}").as_bytes())?;
+        v.names().link(file, flat, format!("name {i:04}").as_bytes())?;
     }
-    v.symlink(ROOT, b"fast", b"target", OWNER)?;
-    v.symlink(ROOT, b"slow", &[b'x'; 300], OWNER)?;
-    v.mknod(ROOT, b"pipe", 0o10_644, (0, 0), OWNER)?;
-    v.mknod(ROOT, b"dev", 0o60_600, (8, 300), OWNER)?;
+    v.names().symlink(ROOT, b"fast", b"target", OWNER)?;
+    v.names().symlink(ROOT, b"slow", &[b'x'; 300], OWNER)?;
+    v.names().mknod(ROOT, b"pipe", 0o10_644, (0, 0), OWNER)?;
+    v.names().mknod(ROOT, b"dev", 0o60_600, (8, 300), OWNER)?;
     attributes(v, create(ROOT, "attrs")?)?;
-    v.write(create(ROOT, "tiny")?, 0, b"a hundred bytes and a few, which an inode can hold")?;
+    v.files().write(create(ROOT, "tiny")?, 0, b"a hundred bytes and a few, which an inode can hold")?;
     if matches!(kind, Kind::Values | Kind::Fast) {
         let (one, other) = (create(ROOT, "values")?, create(ROOT, "same")?);
-        v.setxattr(one, b"user.huge", &[1; 20_000], Default::default())?;
-        v.setxattr(one, b"user.large", &[2; 3000], Default::default())?;
-        v.setxattr(other, b"user.large", &[2; 3000], Default::default())?;
+        v.xattrs().setxattr(one, b"user.huge", &[1; 20_000], Default::default())?;
+        v.xattrs().setxattr(one, b"user.large", &[2; 3000], Default::default())?;
+        v.xattrs().setxattr(other, b"user.large", &[2; 3000], Default::default())?;
     }
     // The model of the test grammar knows no ACLs: nothing else is in there.
     acls(v, create(ROOT, "acl")?, mkdir(ROOT, "acls")?)
 }
 
 fn small(v: &Inodes) -> Result<(), Error> {
-    let file = v.create(ROOT, b"file", 0o644, OWNER)?.ino;
-    v.write(file, 0, &[1; 3000])?;
-    let d = v.mkdir(ROOT, b"d", 0o755, OWNER)?.ino;
-    v.mkdir(d, b"sub", 0o755, OWNER)?;
-    v.mkdir(ROOT, b"flat", 0o755, OWNER)?;
-    v.symlink(ROOT, b"slow", &[b'x'; 300], OWNER)?;
-    attributes(v, v.create(ROOT, b"attrs", 0o644, OWNER)?.ino)
+    let file = v.names().create(ROOT, b"file", 0o644, OWNER)?.ino;
+    v.files().write(file, 0, &[1; 3000])?;
+    let d = v.names().mkdir(ROOT, b"d", 0o755, OWNER)?.ino;
+    v.names().mkdir(d, b"sub", 0o755, OWNER)?;
+    v.names().mkdir(ROOT, b"flat", 0o755, OWNER)?;
+    v.names().symlink(ROOT, b"slow", &[b'x'; 300], OWNER)?;
+    attributes(v, v.names().create(ROOT, b"attrs", 0o644, OWNER)?.ino)
 }
 
 fn attributes(v: &Inodes, file: Ino) -> Result<(), Error> {
-    v.setxattr(file, b"user.large", &[7; 500], Default::default())?;
-    v.setxattr(file, b"user.small", &[8; 20], Default::default())?;
-    v.setxattr(file, b"trusted.t", b"trusted", Default::default())
+    v.xattrs().setxattr(file, b"user.large", &[7; 500], Default::default())?;
+    v.xattrs().setxattr(file, b"user.small", &[8; 20], Default::default())?;
+    v.xattrs().setxattr(file, b"trusted.t", b"trusted", Default::default())
 }
 
 fn acls(v: &Inodes, file: Ino, dir: Ino) -> Result<(), Error> {
     let acl = "u::rw-,u:1000:r--,g::r--,m::rw-,o::r--".parse::<Acl>().map(|acl| acl.value());
     let acl = acl.map_err(|_| Error::Invalid("an ACL that is none"))?;
-    v.setxattr(file, b"system.posix_acl_access", &acl, Default::default())?;
-    v.setxattr(dir, b"system.posix_acl_default", &acl, Default::default())
+    v.xattrs().setxattr(file, b"system.posix_acl_access", &acl, Default::default())?;
+    v.xattrs().setxattr(dir, b"system.posix_acl_default", &acl, Default::default())
 }
 
 /// Changes that stay in the log: new names, a revoke, an escaped block, and orphans.
 fn log(v: &Inodes) -> Result<(), Error> {
-    let a = v.create(ROOT, b"logged", 0o644, OWNER)?.ino;
-    v.write(a, 0, &[&[0xC0, 0x3B, 0x39, 0x98][..], &[6; 3000]].concat())?;
+    let a = v.names().create(ROOT, b"logged", 0o644, OWNER)?.ino;
+    v.files().write(a, 0, &[&[0xC0, 0x3B, 0x39, 0x98][..], &[6; 3000]].concat())?;
     v.sync()?;
-    let d = v.mkdir(ROOT, b"gone", 0o755, OWNER)?.ino;
-    v.create(d, b"inner", 0o600, OWNER)?;
+    let d = v.names().mkdir(ROOT, b"gone", 0o755, OWNER)?.ino;
+    v.names().create(d, b"inner", 0o600, OWNER)?;
     v.sync()?;
-    v.unlink(d, b"inner")?;
-    v.rmdir(ROOT, b"gone")?;
-    let (open, cut) = (v.lookup(ROOT, b"pre")?.ino, v.lookup(ROOT, b"frag")?.ino);
-    v.open(open)?;
-    v.unlink(ROOT, b"pre")?;
-    v.truncate(cut, 5000)?;
-    v.open(cut)?;
-    v.unlink(ROOT, b"frag")
+    v.names().unlink(d, b"inner")?;
+    v.names().rmdir(ROOT, b"gone")?;
+    let (open, cut) = (v.names().lookup(ROOT, b"pre")?.ino, v.names().lookup(ROOT, b"frag")?.ino);
+    v.inode_ops().open(open)?;
+    v.names().unlink(ROOT, b"pre")?;
+    v.files().truncate(cut, 5000)?;
+    v.inode_ops().open(cut)?;
+    v.names().unlink(ROOT, b"frag")
 }
 
 #[cfg(test)]

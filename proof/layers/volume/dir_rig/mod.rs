@@ -107,7 +107,7 @@ impl Fs {
         let mut cookie = 0;
         loop {
             let mut seen = 0;
-            let listed = self.volume.readdir(dir, cookie, &mut |e| {
+            let listed = self.volume.names().readdir(dir, cookie, &mut |e| {
                 if seen == chunk {
                     return false;
                 }
@@ -132,10 +132,10 @@ impl Fs {
     pub(crate) fn tree(&self, dir: Ino, path: &str, into: &mut BTreeMap<String, (Attr, Vec<u8>)>) {
         for (name, (ino, _)) in self.names(dir, 100) {
             let path = format!("{path}/{}", String::from_utf8_lossy(&name));
-            let attr = self.volume.lookup(dir, &name).expect("an entry");
+            let attr = self.volume.names().lookup(dir, &name).expect("an entry");
             assert_eq!(attr.ino, ino);
             let link = attr.file_type == FileType::Symlink;
-            let target = if link { self.volume.readlink(ino).expect("a target") } else { Vec::new() };
+            let target = if link { self.volume.names().readlink(ino).expect("a target") } else { Vec::new() };
             into.insert(path.clone(), (attr, target));
             if attr.file_type == FileType::Directory {
                 self.tree(ino, &path, into);
@@ -144,15 +144,19 @@ impl Fs {
     }
 
     pub(crate) fn mkdir(&self, dir: Ino, name: &str) -> Ino {
-        self.volume.mkdir(dir, name.as_bytes(), 0o755, USER).unwrap_or_else(|e| panic!("mkdir {name}: {e}")).ino
+        self.volume.names().mkdir(dir, name.as_bytes(), 0o755, USER).unwrap_or_else(|e| panic!("mkdir {name}: {e}")).ino
     }
 
     pub(crate) fn create(&self, dir: Ino, name: &str) -> Ino {
-        self.volume.create(dir, name.as_bytes(), 0o644, USER).unwrap_or_else(|e| panic!("create {name}: {e}")).ino
+        self.volume
+            .names()
+            .create(dir, name.as_bytes(), 0o644, USER)
+            .unwrap_or_else(|e| panic!("create {name}: {e}"))
+            .ino
     }
 
     pub(crate) fn is(&self, dir: Ino, name: &str) -> Option<Ino> {
-        self.volume.lookup(dir, name.as_bytes()).ok().map(|a| a.ino)
+        self.volume.names().lookup(dir, name.as_bytes()).ok().map(|a| a.ino)
     }
 }
 

@@ -124,7 +124,7 @@ impl Rig {
     pub(crate) fn read_all(&self, ino: Ino) -> Vec<u8> {
         let size = self.vol.getattr(ino).unwrap().size as usize;
         let mut buf = vec![0xEE; size + 10];
-        let n = self.vol.read(ino, 0, &mut buf).unwrap();
+        let n = self.vol.files().read(ino, 0, &mut buf).unwrap();
         assert_eq!(n, size);
         buf.truncate(n);
         buf

@@ -148,7 +148,7 @@ impl Fs {
     /// Mounts an image.
     pub(crate) fn mount(bytes: Vec<u8>) -> Self {
         let fs = Self::open(bytes);
-        fs.volume.process_orphans().expect("orphans");
+        fs.volume.inode_ops().process_orphans().expect("orphans");
         fs
     }
 
@@ -179,15 +179,19 @@ impl Fs {
     }
 
     pub(crate) fn create(&self, dir: Ino, name: &str) -> Ino {
-        self.volume.create(dir, name.as_bytes(), 0o644, USER).unwrap_or_else(|e| panic!("create {name}: {e}")).ino
+        self.volume
+            .names()
+            .create(dir, name.as_bytes(), 0o644, USER)
+            .unwrap_or_else(|e| panic!("create {name}: {e}"))
+            .ino
     }
 
     pub(crate) fn mkdir(&self, dir: Ino, name: &str) -> Ino {
-        self.volume.mkdir(dir, name.as_bytes(), 0o755, USER).unwrap_or_else(|e| panic!("mkdir {name}: {e}")).ino
+        self.volume.names().mkdir(dir, name.as_bytes(), 0o755, USER).unwrap_or_else(|e| panic!("mkdir {name}: {e}")).ino
     }
 
     pub(crate) fn lookup(&self, name: &str) -> Ino {
-        self.volume.lookup(ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("lookup {name}: {e}")).ino
+        self.volume.names().lookup(ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("lookup {name}: {e}")).ino
     }
 }
 
@@ -204,25 +208,25 @@ pub(crate) fn base(options: &[&str]) -> Vec<u8> {
     let fs = Fs::mount(mkfs(16, options));
     let v = &fs.volume;
     let (f, g, frag) = (fs.create(ROOT, "f"), fs.create(ROOT, "g"), fs.create(ROOT, "frag"));
-    v.write(f, 0, &[1; 5 * BLOCK]).expect("a write");
-    v.write(g, 0, &[2; 5 * BLOCK]).expect("a write");
+    v.files().write(f, 0, &[1; 5 * BLOCK]).expect("a write");
+    v.files().write(g, 0, &[2; 5 * BLOCK]).expect("a write");
     for i in 0..160 {
-        v.write(frag, i * 3 * BLOCK as u64, &[3; BLOCK]).expect("a write");
+        v.files().write(frag, i * 3 * BLOCK as u64, &[3; BLOCK]).expect("a write");
     }
     let (d, big) = (fs.mkdir(ROOT, "d"), fs.mkdir(ROOT, "big"));
     fs.mkdir(d, "sub");
     fs.create(d, "one");
     fs.create(d, "two");
     for i in 0..400 {
-        v.link(g, big, format!("a_name_that_is_long_enough_{i}").as_bytes()).expect("a link");
+        v.names().link(g, big, format!("a_name_that_is_long_enough_{i}").as_bytes()).expect("a link");
     }
-    v.symlink(ROOT, b"fast", b"target", USER).expect("a symlink");
-    v.symlink(ROOT, b"slow", &[b'x'; 300], USER).expect("a symlink");
-    v.mknod(ROOT, b"pipe", 0o10_644, (0, 0), USER).expect("a pipe");
+    v.names().symlink(ROOT, b"fast", b"target", USER).expect("a symlink");
+    v.names().symlink(ROOT, b"slow", &[b'x'; 300], USER).expect("a symlink");
+    v.names().mknod(ROOT, b"pipe", 0o10_644, (0, 0), USER).expect("a pipe");
     let x = fs.create(ROOT, "x");
-    v.setxattr(x, b"user.large", &[7; 500], Default::default()).expect("an attribute");
-    v.setxattr(x, b"user.small", &[8; 20], Default::default()).expect("an attribute");
+    v.xattrs().setxattr(x, b"user.large", &[7; 500], Default::default()).expect("an attribute");
+    v.xattrs().setxattr(x, b"user.small", &[8; 20], Default::default()).expect("an attribute");
     let pre = fs.create(ROOT, "pre");
-    v.fallocate(pre, Fallocate::Allocate, 0, 20 * BLOCK as u64).expect("blocks");
+    v.files().fallocate(pre, Fallocate::Allocate, 0, 20 * BLOCK as u64).expect("blocks");
     fs.unmounted()
 }

@@ -85,8 +85,8 @@ fn see(vol: &Volume, dir: Ino, path: &str, all: &mut Tree, firsts: &mut BTreeMap
         let first = firsts.entry(ino).or_insert_with(|| path.clone()).clone();
         let Attr { file_type, perm, nlink, size, .. } = attr;
         let mut xattrs = BTreeMap::new();
-        for name in vol.listxattr(ino).expect("attributes") {
-            let value = vol.getxattr(ino, &name).expect("a value");
+        for name in vol.xattrs().listxattr(ino).expect("attributes") {
+            let value = vol.xattrs().getxattr(ino, &name).expect("a value");
             xattrs.insert(name, value);
         }
         let content = content(vol, &attr);
@@ -100,13 +100,14 @@ fn see(vol: &Volume, dir: Ino, path: &str, all: &mut Tree, firsts: &mut BTreeMap
 /// The entries of a directory but "." and "..".
 pub(crate) fn names(vol: &Volume, dir: Ino) -> BTreeMap<String, Ino> {
     let mut names = BTreeMap::new();
-    vol.readdir(dir, 0, &mut |e| {
-        if e.name != b"." && e.name != b".." {
-            names.insert(String::from_utf8_lossy(e.name).into_owned(), e.ino);
-        }
-        true
-    })
-    .expect("a listing");
+    vol.names()
+        .readdir(dir, 0, &mut |e| {
+            if e.name != b"." && e.name != b".." {
+                names.insert(String::from_utf8_lossy(e.name).into_owned(), e.ino);
+            }
+            true
+        })
+        .expect("a listing");
     names
 }
 
@@ -114,10 +115,10 @@ fn content(vol: &Volume, attr: &Attr) -> Vec<u8> {
     match attr.file_type {
         FileType::Regular => {
             let mut bytes = vec![0xEE; attr.size as usize];
-            assert_eq!(vol.read(attr.ino, 0, &mut bytes).expect("content"), bytes.len());
+            assert_eq!(vol.files().read(attr.ino, 0, &mut bytes).expect("content"), bytes.len());
             bytes
         }
-        FileType::Symlink => vol.readlink(attr.ino).expect("a target"),
+        FileType::Symlink => vol.names().readlink(attr.ino).expect("a target"),
         _ => Vec::new(),
     }
 }
@@ -139,7 +140,7 @@ fn resolve(vol: &Volume, trail: &[Vec<u8>]) -> Result<Ino, Error> {
         if attr.file_type == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link on the way"));
         }
-        at = vol.lookup(at, name)?.ino;
+        at = vol.names().lookup(at, name)?.ino;
     }
     Ok(at)
 }
@@ -158,41 +159,41 @@ pub(crate) fn alone(vol: &Volume, step: &Step) -> Result<(), Error> {
     match step {
         Step::Create { at, perm, keep } => {
             let (dir, name) = parent(vol, at)?;
-            match vol.lookup(dir, &name) {
+            match vol.names().lookup(dir, &name) {
                 Ok(attr) if *keep && attr.file_type == FileType::Directory => Err(Error::IsDirectory(attr.ino)),
                 Ok(attr) if *keep && attr.file_type != FileType::Regular => Err(Error::Invalid("no file")),
                 Ok(_) if *keep => Ok(()),
-                _ => vol.create(dir, &name, *perm, USER).map(drop),
+                _ => vol.names().create(dir, &name, *perm, USER).map(drop),
             }
         }
         Step::CreateDir { at, perm } => {
             let (dir, name) = parent(vol, at)?;
-            vol.mkdir(dir, &name, *perm, USER).map(drop)
+            vol.names().mkdir(dir, &name, *perm, USER).map(drop)
         }
         Step::Symlink { at, target } => {
             let (dir, name) = parent(vol, at)?;
-            vol.symlink(dir, &name, target, USER).map(drop)
+            vol.names().symlink(dir, &name, target, USER).map(drop)
         }
         Step::HardLink { original, at } => {
             let ino = resolve(vol, original)?;
             let (dir, name) = parent(vol, at)?;
-            vol.link(ino, dir, &name).map(drop)
+            vol.names().link(ino, dir, &name).map(drop)
         }
         Step::Rename { from, to, how } => {
             let ((from, from_name), (to, to_name)) = (parent(vol, from)?, parent(vol, to)?);
-            vol.rename(from, &from_name, to, &to_name, *how)
+            vol.names().rename(from, &from_name, to, &to_name, *how)
         }
-        Step::RemoveFile { at } => parent(vol, at).and_then(|(dir, name)| vol.unlink(dir, &name)),
-        Step::RemoveDir { at } => parent(vol, at).and_then(|(dir, name)| vol.rmdir(dir, &name)),
-        Step::WriteAt { at, offset, bytes } => vol.write(resolve(vol, at)?, *offset, bytes).map(drop),
-        Step::Append { at, bytes } => vol.append(resolve(vol, at)?, bytes).map(drop),
-        Step::SetLen { at, size } => vol.truncate(resolve(vol, at)?, *size),
+        Step::RemoveFile { at } => parent(vol, at).and_then(|(dir, name)| vol.names().unlink(dir, &name)),
+        Step::RemoveDir { at } => parent(vol, at).and_then(|(dir, name)| vol.names().rmdir(dir, &name)),
+        Step::WriteAt { at, offset, bytes } => vol.files().write(resolve(vol, at)?, *offset, bytes).map(drop),
+        Step::Append { at, bytes } => vol.files().append(resolve(vol, at)?, bytes).map(drop),
+        Step::SetLen { at, size } => vol.files().truncate(resolve(vol, at)?, *size),
         Step::SetPermissions { at, perm } => {
             let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
-            vol.setattr(followed(vol, at)?, &set).map(drop)
+            vol.inode_ops().setattr(followed(vol, at)?, &set).map(drop)
         }
-        Step::SetXattr { at, name, value, how } => vol.setxattr(followed(vol, at)?, name, value, *how),
-        Step::RemoveXattr { at, name } => vol.removexattr(followed(vol, at)?, name),
+        Step::SetXattr { at, name, value, how } => vol.xattrs().setxattr(followed(vol, at)?, name, value, *how),
+        Step::RemoveXattr { at, name } => vol.xattrs().removexattr(followed(vol, at)?, name),
     }
 }
 

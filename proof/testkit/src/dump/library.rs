@@ -33,7 +33,7 @@ pub fn of_volume(volume: &Volume) -> Result<Snapshot> {
 /// The names in a directory but `.` and `..`.
 fn names(volume: &Volume, dir: Ino) -> Result<Vec<(String, Ino)>> {
     let mut found = Vec::new();
-    volume.readdir(dir, 0, &mut |entry| {
+    volume.names().readdir(dir, 0, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {
             found.push((name_text(entry.name), entry.ino));
         }
@@ -45,8 +45,8 @@ fn names(volume: &Volume, dir: Ino) -> Result<Vec<(String, Ino)>> {
 fn entry(volume: &Volume, attr: &Attr) -> Result<Entry> {
     let ino = attr.ino;
     let mut xattrs = BTreeMap::new();
-    for name in volume.listxattr(ino)? {
-        let value = volume.getxattr(ino, &name)?;
+    for name in volume.xattrs().listxattr(ino)? {
+        let value = volume.xattrs().getxattr(ino, &name)?;
         xattrs.insert(name, value);
     }
     Ok(Entry {
@@ -56,12 +56,12 @@ fn entry(volume: &Volume, attr: &Attr) -> Result<Entry> {
         gid: attr.gid,
         nlink: attr.nlink,
         content: if attr.file_type == FileType::Regular { content(volume, attr)? } else { Content::default() },
-        target: if attr.file_type == FileType::Symlink { volume.readlink(ino)? } else { Vec::new() },
+        target: if attr.file_type == FileType::Symlink { volume.names().readlink(ino)? } else { Vec::new() },
         rdev: attr.rdev,
         xattrs,
         mtime: Some(attr.mtime),
         flags: match attr.file_type {
-            FileType::Regular | FileType::Directory => Some(volume.flags(ino)? & Flags::KNOWN),
+            FileType::Regular | FileType::Directory => Some(volume.inode_ops().flags(ino)? & Flags::KNOWN),
             _ => None,
         },
         group: String::new(),
@@ -74,12 +74,12 @@ fn content(volume: &Volume, attr: &Attr) -> Result<Content> {
     let mut buf = vec![0; 64 * 1024];
     let mut at = 0;
     while at < attr.size {
-        at = match volume.seek(attr.ino, at, Seek::Data) {
+        at = match volume.files().seek(attr.ino, at, Seek::Data) {
             Ok(at) => at,
             Err(Error::PastEnd) => break,
             Err(e) => return Err(e),
         };
-        let n = volume.read(attr.ino, at, &mut buf)?;
+        let n = volume.files().read(attr.ino, at, &mut buf)?;
         if n == 0 {
             break;
         }

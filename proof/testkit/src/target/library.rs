@@ -56,7 +56,7 @@ impl Library {
 
     /// Bytes that a write may have and still be atomic; 0 after a failed remount.
     pub fn atomic_bytes(&self) -> u64 {
-        self.volume.as_ref().map_or(0, |volume| volume.inodes().atomic_bytes())
+        self.volume.as_ref().map_or(0, |volume| volume.inodes().files().atomic_bytes())
     }
 
     /// The open volume.
@@ -84,7 +84,7 @@ impl Library {
     fn release_all(&mut self) -> ondol::Result<()> {
         let opened = std::mem::take(&mut self.opened);
         let Some(volume) = &self.volume else { return Ok(()) };
-        Ok(opened.handles.into_values().try_for_each(|ino| volume.inodes().release(ino))?)
+        Ok(opened.handles.into_values().try_for_each(|ino| volume.inodes().inode_ops().release(ino))?)
     }
 
     fn remount(&mut self) -> ondol::Result<()> {
@@ -131,22 +131,22 @@ pub(super) fn do_op(
     match op {
         Op::Open { handle, path } => {
             let attr = call.openable(&path.clone().into())?;
-            call.volume.check_open(attr.ino, attr.file_type == FileType::Regular, false, false)?;
-            call.volume.open(attr.ino)?;
+            call.volume.inode_ops().check_open(attr.ino, attr.file_type == FileType::Regular, false, false)?;
+            call.volume.inode_ops().open(attr.ino)?;
             if let Some(old) = handles.insert(*handle, attr.ino) {
-                volume.inodes().release(old)?;
+                volume.inodes().inode_ops().release(old)?;
             }
         }
         Op::Tmpfile { handle, dir, mode } => {
             let dir = call.find(&dir.clone().into())?.ino;
-            let attr = call.volume.tmpfile(dir, *mode, Caller::default())?;
+            let attr = call.volume.names().tmpfile(dir, *mode, Caller::default())?;
             if let Some(old) = handles.insert(*handle, attr.ino) {
-                volume.inodes().release(old)?;
+                volume.inodes().inode_ops().release(old)?;
             }
         }
         Op::Close { handle } => {
             let ino = handles.remove(handle).ok_or(Why::Fail(Fail::BadHandle))?;
-            volume.inodes().release(ino)?;
+            volume.inodes().inode_ops().release(ino)?;
         }
         Op::Idle { seconds } => {
             clock.advance(seconds.saturating_mul(1_000_000_000));
@@ -269,7 +269,7 @@ struct Call<'a> {
 
 /// The inode that `path` names.
 pub(super) fn walk(volume: &Inodes, path: &Path) -> Result<Ino, Why> {
-    Ok(path.components().try_fold(ROOT, |dir, name| volume.lookup(dir, name.as_bytes()).map(|a| a.ino))?)
+    Ok(path.components().try_fold(ROOT, |dir, name| volume.names().lookup(dir, name.as_bytes()).map(|a| a.ino))?)
 }
 
 impl Call<'_> {
@@ -316,7 +316,7 @@ impl Call<'_> {
     fn regular(&self, file: &File, append: bool) -> Result<Ino, Why> {
         let attr = self.readable(file)?;
         if file.is_path() {
-            self.volume.check_open(attr.ino, true, append, false)?;
+            self.volume.inode_ops().check_open(attr.ino, true, append, false)?;
         }
         Ok(attr.ino)
     }
@@ -326,38 +326,38 @@ impl Call<'_> {
         match op {
             Op::Create { path, mode } => {
                 let (dir, name) = self.parent(path)?;
-                volume.create(dir, name, *mode, caller)?;
+                volume.names().create(dir, name, *mode, caller)?;
             }
             Op::Mkdir { path, mode } => {
                 let (dir, name) = self.parent(path)?;
-                volume.mkdir(dir, name, *mode, caller)?;
+                volume.names().mkdir(dir, name, *mode, caller)?;
             }
             Op::Mkfifo { path, mode } => {
                 let (dir, name) = self.parent(path)?;
-                volume.mknod(dir, name, FileType::Fifo.mode_bits() | mode, (0, 0), caller)?;
+                volume.names().mknod(dir, name, FileType::Fifo.mode_bits() | mode, (0, 0), caller)?;
             }
             Op::Symlink { path, target } => {
                 let (dir, name) = self.parent(path)?;
-                volume.symlink(dir, name, target.as_bytes(), caller)?;
+                volume.names().symlink(dir, name, target.as_bytes(), caller)?;
             }
             Op::Link { from, to } => {
                 let source = self.find(from)?;
                 let (dir, name) = self.parent(to)?;
-                volume.link(source.ino, dir, name)?;
+                volume.names().link(source.ino, dir, name)?;
             }
             Op::Unlink { path } => {
                 let (dir, name) = self.parent(path)?;
-                volume.unlink(dir, name)?;
+                volume.names().unlink(dir, name)?;
             }
             Op::Rmdir { path } => {
                 let (dir, name) = self.parent(path)?;
-                volume.rmdir(dir, name)?;
+                volume.names().rmdir(dir, name)?;
             }
             Op::Rename { from, to, how } => {
                 let (from_dir, from_name) = self.parent(from)?;
                 let (to_dir, to_name) = self.parent(to)?;
-                volume.lookup(from_dir, from_name)?;
-                volume.rename(from_dir, from_name, to_dir, to_name, *how)?;
+                volume.names().lookup(from_dir, from_name)?;
+                volume.names().rename(from_dir, from_name, to_dir, to_name, *how)?;
             }
             _ => return Err(Why::Fail(Fail::Unsupported)),
         }
@@ -369,22 +369,22 @@ impl Call<'_> {
         match op {
             Op::Write { file, at, len, fill } => {
                 let ino = self.regular(file, false)?;
-                Ok(volume.write(ino, *at, &fill.bytes(*at, *len))? as u64)
+                Ok(volume.files().write(ino, *at, &fill.bytes(*at, *len))? as u64)
             }
             Op::WriteBack { file, at, len, fill } => {
                 let ino = self.regular(file, false)?;
-                Ok(volume.write_back(ino, *at, &fill.bytes(*at, *len))? as u64)
+                Ok(volume.files().write_back(ino, *at, &fill.bytes(*at, *len))? as u64)
             }
             Op::Append { file, len, fill } => {
                 let ino = self.regular(file, true)?;
                 let end = volume.getattr(ino)?.size;
-                let at = volume.append(ino, &fill.bytes(end, *len))?;
+                let at = volume.files().append(ino, &fill.bytes(end, *len))?;
                 // Somebody else's append in between would have moved it.
                 if at == end { Ok(*len) } else { Err(Why::Fail(Fail::Io)) }
             }
             Op::Truncate { file, size } => {
                 let ino = self.regular(file, false)?;
-                volume.setattr(ino, &SetAttr { size: Some(*size), ..SetAttr::default() })?;
+                volume.inode_ops().setattr(ino, &SetAttr { size: Some(*size), ..SetAttr::default() })?;
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
@@ -392,7 +392,7 @@ impl Call<'_> {
                 if *len == 0 {
                     return Err(Why::Fail(Fail::Invalid));
                 }
-                volume.fallocate(ino, *how, *at, *len)?;
+                volume.files().fallocate(ino, *how, *at, *len)?;
                 Ok(0)
             }
             Op::Copy { from, at, to, to_at, len } => {
@@ -401,7 +401,7 @@ impl Call<'_> {
                 let len = volume.getattr(from)?.size.saturating_sub(*at).min(*len);
                 let mut done = 0;
                 loop {
-                    match volume.copy_range(from, at + done, to, to_at + done, len - done, false) {
+                    match volume.ranges().copy_range(from, at + done, to, to_at + done, len - done, false) {
                         Ok(0) => return Ok(done),
                         Ok(n) => done += n,
                         Err(_) if done > 0 => return Ok(done),
@@ -411,7 +411,11 @@ impl Call<'_> {
             }
             Op::Exchange { file, at, other, other_at, len } => {
                 let (one, two) = (self.regular(file, false)?, self.regular(other, false)?);
-                volume.exchange((one, *at), (two, *other_at), &Exchange { len: *len, ..Exchange::default() })?;
+                volume.ranges().exchange(
+                    (one, *at),
+                    (two, *other_at),
+                    &Exchange { len: *len, ..Exchange::default() },
+                )?;
                 Ok(0)
             }
             _ => Err(Why::Fail(Fail::Unsupported)),
@@ -424,39 +428,39 @@ impl Call<'_> {
             Op::Fsync { file, data_only } => volume.fsync(self.openable(file)?.ino, *data_only)?,
             Op::SetXattr { file, name, len, fill, how } => {
                 let ino = self.takes_xattr(file, name)?;
-                volume.setxattr(ino, name.as_bytes(), &fill.bytes(0, *len), *how)?;
+                volume.xattrs().setxattr(ino, name.as_bytes(), &fill.bytes(0, *len), *how)?;
             }
             Op::RemoveXattr { file, name } => {
                 let ino = self.takes_xattr(file, name)?;
-                volume.removexattr(ino, name.as_bytes())?;
+                volume.xattrs().removexattr(ino, name.as_bytes())?;
             }
             Op::SetAcl { file, default, acl } => {
                 let name = acl_name(*default).as_bytes();
                 let ino = self.find(file)?.ino;
                 match acl {
-                    Some(acl) => volume.setxattr(ino, name, &acl.value(), SetXattr::Any)?,
-                    None => volume.removexattr(ino, name)?,
+                    Some(acl) => volume.xattrs().setxattr(ino, name, &acl.value(), SetXattr::Any)?,
+                    None => volume.xattrs().removexattr(ino, name)?,
                 }
             }
             Op::Chattr { file, flags } => {
                 let ino = self.openable(file)?.ino;
-                let others = volume.flags(ino)? & !Flags::KNOWN;
-                volume.set_flags(ino, others | flags.0, u32::MAX)?;
+                let others = volume.inode_ops().flags(ino)? & !Flags::KNOWN;
+                volume.inode_ops().set_flags(ino, others | flags.0, u32::MAX)?;
             }
             Op::Chmod { file, mode } => {
                 let attr = self.find(file)?;
                 if attr.file_type == FileType::Symlink {
                     return Err(Why::Fail(Fail::Unsupported));
                 }
-                volume.setattr(attr.ino, &SetAttr { perm: Some(*mode), ..SetAttr::default() })?;
+                volume.inode_ops().setattr(attr.ino, &SetAttr { perm: Some(*mode), ..SetAttr::default() })?;
             }
             Op::Chown { file, uid, gid } => {
                 let set = SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() };
-                volume.setattr(self.find(file)?.ino, &set)?;
+                volume.inode_ops().setattr(self.find(file)?.ino, &set)?;
             }
             Op::Utimens { file, atime, mtime } => {
                 let (atime, mtime) = (Some(SetTime::To(*atime)), Some(SetTime::To(*mtime)));
-                volume.setattr(self.find(file)?.ino, &SetAttr { atime, mtime, ..SetAttr::default() })?;
+                volume.inode_ops().setattr(self.find(file)?.ino, &SetAttr { atime, mtime, ..SetAttr::default() })?;
             }
             _ => return Err(Why::Fail(Fail::Unsupported)),
         }

@@ -24,11 +24,11 @@ impl Views {
     pub(super) fn read(&mut self, volume: &Volume, ino: Ino, at: u64, (len, is_kept): (u64, bool)) -> Result<u64> {
         if !is_kept {
             let mut bytes = vec![0; len as usize];
-            let read = volume.read(ino, at, &mut bytes)?;
+            let read = volume.files().read(ino, at, &mut bytes)?;
             return Ok(sum_of([&bytes[..read]]));
         }
         self.check()?;
-        let view = volume.view(ino, at, len)?;
+        let view = volume.files().view(ino, at, len)?;
         self.0.truncate(VIEWS - 1);
         let sum = sum_of_pieces(&view);
         self.0.push_front((view, sum));

@@ -77,7 +77,7 @@ impl User {
         let inodes = self.volume.inodes();
         for _ in 0..WALKS {
             let ino = walk(inodes, path)?;
-            match inodes.open(ino) {
+            match inodes.inode_ops().open(ino) {
                 Ok(_) => {}
                 // Deleted since: the path leads elsewhere now.
                 Err(ondol_volume::Error::NotFound) => continue,
@@ -85,14 +85,14 @@ impl User {
             }
             match walk(inodes, path) {
                 Ok(again) if again == ino => return Ok(ino),
-                _ => inodes.release(ino)?,
+                _ => inodes.inode_ops().release(ino)?,
             }
         }
         Err(Why::Fail(Fail::Io))
     }
 
     fn release(&self, pins: &[(Path, Ino)]) -> Result<(), Why> {
-        Ok(pins.iter().try_for_each(|(_, ino)| self.volume.inodes().release(*ino))?)
+        Ok(pins.iter().try_for_each(|(_, ino)| self.volume.inodes().inode_ops().release(*ino))?)
     }
 }
 

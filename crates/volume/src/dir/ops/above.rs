@@ -1,7 +1,7 @@
 //! Which directories lie above others: a directory must not come to lie below itself.
 
 use crate::dir::Dir;
-use crate::{Error, Ino, ROOT, Result, Volume};
+use crate::{Error, Ino, Namespace, ROOT, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_journal::NumberHash;
 use std::collections::HashSet;
@@ -48,17 +48,17 @@ pub(super) fn meet(source: Ino, target: Ino, mut parent: impl FnMut(Ino) -> Resu
     Ok(circle)
 }
 
-impl Volume {
+impl Namespace<'_> {
     /// The directory that contains a directory, remembered since the last look.
-    pub(super) fn parent_of(&self, ino: Ino) -> Result<Ino> {
-        let node = self.node(ino)?;
+    pub(super) fn parent_of(self, ino: Ino) -> Result<Ino> {
+        let node = self.vol.node(ino)?;
         match node.parent.load(SeqCst) {
             0 => {}
             known => return Ok(known),
         }
         // Who moves it has it locked until it has moved.
         let state = node.read()?;
-        let parent = Dir::new(self, ino, &state.inode)?.parent(&mut &*self)?.0;
+        let parent = Dir::new(self.vol, ino, &state.inode)?.parent(&mut &*self.vol)?.0;
         node.parent.store(parent, SeqCst);
         Ok(parent)
     }

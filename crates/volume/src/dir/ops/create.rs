@@ -8,7 +8,7 @@ use crate::dir::lock::Locked;
 use crate::dir::{Needs, NewEntry, Slot};
 use crate::op::{Cost, Op, View};
 use crate::xattr::Inherited;
-use crate::{Attr, Caller, Error, Ino, Result, Volume};
+use crate::{Attr, Caller, Error, Ino, Namespace, Result};
 use ondol_format::inode::FileType;
 
 /// Where a new name goes, and what its inode inherits.
@@ -30,7 +30,7 @@ pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], place: Place,
 /// Checks whether `new` can be made as `name` in a locked directory, and says where the name goes and what it takes.
 ///
 /// # Errors
-/// As [`Volume::create`].
+/// As [`Namespace::create`].
 pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<(Place, Cost)> {
     if new.file_type == FileType::Symlink {
         init::check_target(view.volume(), new.target)?;
@@ -46,23 +46,23 @@ pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &N
     Ok(((slot, inherited), Cost { journal: needs.journal, blocks: needs.blocks, need }))
 }
 
-impl Volume {
+impl Namespace<'_> {
     /// Makes an empty regular file with permission bits `mode`, which the directory's default ACL masks, or else the
     /// caller's umask.
     ///
     /// # Errors
     /// `Exists`, `NotFound` when the directory is gone, `NotDirectory`, `NameTooLong`, `Invalid` name, `NoSpace`,
     /// `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
-    pub fn create(&self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
+    pub fn create(self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
         self.new_inode(parent, name, &plain(FileType::Regular, mode, caller))
     }
 
-    /// Makes an empty directory with permission bits `mode`, as [`Volume::create`]; setuid and setgid are not asked
+    /// Makes an empty directory with permission bits `mode`, as [`Namespace::create`]; setuid and setgid are not asked
     /// for.
     ///
     /// # Errors
-    /// As [`Volume::create`]; `TooManyLinks`.
-    pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
+    /// As [`Namespace::create`]; `TooManyLinks`.
+    pub fn mkdir(self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
         self.new_inode(parent, name, &plain(FileType::Directory, mode & 0o1777, caller))
     }
 
@@ -70,8 +70,8 @@ impl Volume {
     /// a device's major and minor number.
     ///
     /// # Errors
-    /// As [`Volume::create`]; `Invalid` for another type.
-    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), caller: Caller) -> Result<Attr> {
+    /// As [`Namespace::create`]; `Invalid` for another type.
+    pub fn mknod(self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), caller: Caller) -> Result<Attr> {
         let file_type = match FileType::from_mode(mode) {
             None if mode >> 12 == 0 => FileType::Regular,
             Some(FileType::Directory | FileType::Symlink) | None => return Err(Error::Invalid("mknod of this type")),
@@ -84,21 +84,21 @@ impl Volume {
     /// Makes a symbolic link to `target`.
     ///
     /// # Errors
-    /// As [`Volume::create`]; `NotFound` for an empty target, `NameTooLong` for one that a block cannot hold.
-    pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: Caller) -> Result<Attr> {
+    /// As [`Namespace::create`]; `NotFound` for an empty target, `NameTooLong` for one that a block cannot hold.
+    pub fn symlink(self, parent: Ino, name: &[u8], target: &[u8], caller: Caller) -> Result<Attr> {
         self.new_inode(parent, name, &NewInode { target, ..plain(FileType::Symlink, 0o777, caller) })
     }
 
-    fn new_inode(&self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
-        self.try_new_inode(parent, name, new).map_err(|e| self.noted(e))
+    fn new_inode(self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
+        self.try_new_inode(parent, name, new).map_err(|e| self.vol.noted(e))
     }
 
-    fn try_new_inode(&self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
-        let mut locked = Locked::one(self, parent)?;
+    fn try_new_inode(self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
+        let mut locked = Locked::one(self.vol, parent)?;
         let (place, cost) = plan_create(&mut locked, parent, name, new)?;
-        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let mut op = Op::begin(self.vol, locked.into_guards(), cost)?;
         let ino = do_create(&mut op, parent, name, place, new)?;
-        let attr = self.attr(ino, op.inode(ino)?)?;
+        let attr = self.vol.attr(ino, op.inode(ino)?)?;
         op.close()?;
         Ok(attr)
     }

@@ -6,7 +6,7 @@ use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::{NewEntry, Slot, init};
 use crate::op::{Cost, Op, View};
-use crate::{Attr, Error, Ino, Result, Volume, orphan};
+use crate::{Attr, Error, Ino, Namespace, Result, orphan};
 use ondol_format::inode::LINK_MAX;
 
 /// Gives `ino` a further name in directory `parent`. `op` holds both, and `name` has been found absent.
@@ -41,7 +41,7 @@ fn check_linkable(view: &dyn View, ino: Ino, parent: Ino) -> Result<()> {
 /// Checks whether locked `ino` can get `name` in a locked directory, and says where the name goes and what it takes.
 ///
 /// # Errors
-/// As [`Volume::link`].
+/// As [`Namespace::link`].
 pub(crate) fn plan_link(view: &mut dyn View, ino: Ino, parent: Ino, name: &[u8]) -> Result<(Slot, Cost)> {
     let slot = plan_new(view, parent, name)?;
     view.volume().check_writable()?;
@@ -51,23 +51,23 @@ pub(crate) fn plan_link(view: &mut dyn View, ino: Ino, parent: Ino, name: &[u8])
     Ok((slot, Cost { journal: needs.journal + 2 + orphan, blocks: needs.blocks, need: Need::Ordinary }))
 }
 
-impl Volume {
-    /// Gives an inode that is not a directory another name; or, if it comes from [`Volume::tmpfile`] and is still open,
-    /// its first.
+impl Namespace<'_> {
+    /// Gives an inode that is not a directory another name; or, if it comes from [`Namespace::tmpfile`] and is still
+    /// open, its first.
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `NotDirectory`, `NotPermitted` (`ino` is a directory), `TooManyLinks`, `OtherProject`,
     /// `NameTooLong`, `Invalid` name, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
-    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
-        self.try_link(ino, parent, name).map_err(|e| self.noted(e))
+    pub fn link(self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        self.try_link(ino, parent, name).map_err(|e| self.vol.noted(e))
     }
 
-    fn try_link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+    fn try_link(self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         let (locked, (slot, cost)) =
-            Locked::with(self, &[parent, ino], |locked| Ok((plan_link(locked, ino, parent, name)?, Vec::new())))?;
-        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+            Locked::with(self.vol, &[parent, ino], |locked| Ok((plan_link(locked, ino, parent, name)?, Vec::new())))?;
+        let mut op = Op::begin(self.vol, locked.into_guards(), cost)?;
         do_link(&mut op, ino, parent, name, slot)?;
-        let attr = self.attr(ino, op.inode(ino)?)?;
+        let attr = self.vol.attr(ino, op.inode(ino)?)?;
         op.close()?;
         Ok(attr)
     }

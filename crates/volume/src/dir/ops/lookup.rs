@@ -7,53 +7,53 @@ use crate::file::{self, Mapped};
 use crate::inline::{self, is_inline};
 use crate::node::Node;
 use crate::op::Reader;
-use crate::{Attr, DirEntry, Error, Ino, Result, Volume, kind};
+use crate::{Attr, DirEntry, Error, Ino, Namespace, Result, kind};
 use ondol_format::Inode;
 
 /// How often a look-up that meets a writer begins anew before it does without the directory's lock.
 const TRIES: usize = 4;
 
-impl Volume {
+impl Namespace<'_> {
     /// The inode that `name` leads to in directory `parent`; also for "." and "..".
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `NameTooLong`, `Invalid` name; corruption, or the store's failure.
-    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
-        self.try_lookup(parent, name).map_err(|e| self.noted(e))
+    pub fn lookup(self, parent: Ino, name: &[u8]) -> Result<Attr> {
+        self.try_lookup(parent, name).map_err(|e| self.vol.noted(e))
     }
 
-    fn try_lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
+    fn try_lookup(self, parent: Ino, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
         for _ in 0..TRIES {
-            let node = self.node(parent)?;
+            let node = self.vol.node(parent)?;
             let state = node.read()?;
             let ino = self.find(&node, &state.inode, name)?;
             if ino == parent {
-                return self.attr(ino, &state.inode);
+                return self.vol.attr(ino, &state.inode);
             }
-            let child = self.node(ino).map_err(|e| dangling(e, ino))?;
+            let child = self.vol.node(ino).map_err(|e| dangling(e, ino))?;
             // Waiting for an inode here could be out of the lock order.
             if let Some(found) = child.try_read().map_err(|e| dangling(e, ino))? {
-                return self.attr(ino, &found.inode);
+                return self.vol.attr(ino, &found.inode);
             }
             drop(state);
             drop(child.read());
         }
-        let node = self.node(parent)?;
+        let node = self.vol.node(parent)?;
         let state = node.read()?;
-        let child = self.node(self.find(&node, &state.inode, name)?)?;
+        let child = self.vol.node(self.find(&node, &state.inode, name)?)?;
         drop(state);
         let found = child.read()?;
-        self.attr(child.ino, &found.inode)
+        self.vol.attr(child.ino, &found.inode)
     }
 
     /// Which inode a name of a locked directory leads to.
-    fn find(&self, parent: &Node, inode: &Inode, name: &[u8]) -> Result<Ino> {
+    fn find(self, parent: &Node, inode: &Inode, name: &[u8]) -> Result<Ino> {
         match name {
-            b"." => Dir::new(self, parent.ino, inode).map(|_| parent.ino),
-            b".." => Ok(Dir::new(self, parent.ino, inode)?.parent(&mut &*self)?.0),
+            b"." => Dir::new(self.vol, parent.ino, inode).map(|_| parent.ino),
+            b".." => Ok(Dir::new(self.vol, parent.ino, inode)?.parent(&mut &*self.vol)?.0),
             name => {
-                let search = find_in(&mut &*self, parent.ino, inode, name)?;
+                let search = find_in(&mut &*self.vol, parent.ino, inode, name)?;
                 parent.names.keep(name, &search);
                 Ok(search.found()?.ino)
             }
@@ -64,15 +64,18 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`; `Invalid` for anything else than a symlink; corruption, or the store's failure.
-    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        let node = self.node(ino)?;
+    pub fn readlink(self, ino: Ino) -> Result<Vec<u8>> {
+        let node = self.vol.node(ino)?;
         let state = node.read()?;
-        let target = target(&mut &*self, ino, &state.inode).map_err(|e| self.noted(e))?;
-        let stale = self.atime_is_stale(&state.inode);
+        let target = target(&mut &*self.vol, ino, &state.inode).map_err(|e| self.vol.noted(e))?;
+        let stale = self.vol.files().atime_is_stale(&state.inode);
         drop(state);
         if stale {
             // An access time is not worth failing a look that has succeeded.
-            self.update_atime(&node).unwrap_or_else(|e| tracing::debug!("access time of symlink {ino}: {e}"));
+            self.vol
+                .files()
+                .update_atime(&node)
+                .unwrap_or_else(|e| tracing::debug!("access time of symlink {ino}: {e}"));
         }
         Ok(target)
     }
@@ -84,16 +87,20 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`; corruption, or the store's failure.
-    pub fn readdir(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
-        let node = self.node(dir)?;
+    pub fn readdir(self, dir: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        let node = self.vol.node(dir)?;
         let state = node.read()?;
-        let listed = Dir::new(self, dir, &state.inode).and_then(|dir| read::list(&mut &*self, &dir, cookie, each));
-        listed.map_err(|e| self.noted(e))?;
-        let stale = self.atime_is_stale(&state.inode);
+        let listed =
+            Dir::new(self.vol, dir, &state.inode).and_then(|dir| read::list(&mut &*self.vol, &dir, cookie, each));
+        listed.map_err(|e| self.vol.noted(e))?;
+        let stale = self.vol.files().atime_is_stale(&state.inode);
         drop(state);
         if stale {
             // An access time is not worth failing a listing that has succeeded.
-            self.update_atime(&node).unwrap_or_else(|e| tracing::debug!("access time of directory {dir}: {e}"));
+            self.vol
+                .files()
+                .update_atime(&node)
+                .unwrap_or_else(|e| tracing::debug!("access time of directory {dir}: {e}"));
         }
         Ok(())
     }

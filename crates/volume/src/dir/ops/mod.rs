@@ -21,6 +21,19 @@ use crate::{Error, Ino, NAME_MAX, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::inode::{InodeFlags, LINK_MAX};
 
+/// The names of a volume: looking them up, making, moving and removing them.
+#[derive(Clone, Copy)]
+pub struct Namespace<'v> {
+    vol: &'v Volume,
+}
+
+impl Volume {
+    /// Its names.
+    pub fn names(&self) -> Namespace<'_> {
+        Namespace { vol: self }
+    }
+}
+
 /// Checks a name that is to be looked up, made or removed; "." and ".." are the caller's matter.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {

@@ -13,7 +13,7 @@ use crate::dir::remove::{remove, replace, set_parent};
 use crate::dir::{Entry, Needs, NewEntry, Search, Slot, init};
 use crate::op::{Cost, Op, View};
 use crate::xattr::Inherited;
-use crate::{Caller, Error, Ino, Rename, Result, Volume};
+use crate::{Caller, Error, Ino, Namespace, Rename, Result};
 use ondol_env::sync::MutexGuard;
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
@@ -87,7 +87,7 @@ impl Plan {
     /// Checks what the names alone do not tell, and says what the rename takes; all inodes are locked.
     ///
     /// # Errors
-    /// As [`Volume::rename`].
+    /// As [`Namespace::rename`].
     pub(crate) fn settle(&mut self, view: &mut dyn View, names: &Names<'_>, circle: &Circle) -> Result<Cost> {
         let victim = self.check(view, names, circle)?;
         let need = self.whiteout.as_ref().map_or(Need::Ordinary, |w| behalf::of_owner(view.volume(), w.new.caller));
@@ -161,7 +161,7 @@ impl Plan {
 /// Looks for both names of a rename in locked directories.
 ///
 /// # Errors
-/// As [`Volume::rename`].
+/// As [`Namespace::rename`].
 pub(crate) fn plan_rename(view: &mut dyn View, names: &Names<'_>, how: Rename, circle: &Circle) -> Result<Plan> {
     let source = find(view, names.from, names.from_name)?.found()?;
     let target = find(view, names.to, names.to_name)?;
@@ -237,7 +237,7 @@ fn move_dir(op: &mut Op<'_>, ino: Ino, from: Ino, to: Ino) -> Result<()> {
     Ok(())
 }
 
-impl Volume {
+impl<'v> Namespace<'v> {
     /// Moves a name, replacing what `to_name` names unless `how` says otherwise, in one step, a whiteout included. Two
     /// names of one inode stay as they are.
     ///
@@ -246,11 +246,11 @@ impl Volume {
     /// directory, `Invalid` when a directory would come to lie below itself or a name is ".", ".." or impossible,
     /// `NameTooLong`, `TooManyLinks`, `OtherProject`, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has
     /// changed then.
-    pub fn rename(&self, from: Ino, from_name: &[u8], to: Ino, to_name: &[u8], how: Rename) -> Result<()> {
-        self.try_rename(&Names { from, from_name, to, to_name }, how).map_err(|e| self.noted(e))
+    pub fn rename(self, from: Ino, from_name: &[u8], to: Ino, to_name: &[u8], how: Rename) -> Result<()> {
+        self.try_rename(&Names { from, from_name, to, to_name }, how).map_err(|e| self.vol.noted(e))
     }
 
-    fn try_rename(&self, names: &Names<'_>, how: Rename) -> Result<()> {
+    fn try_rename(self, names: &Names<'_>, how: Rename) -> Result<()> {
         check_name(names.from_name)?;
         check_name(names.to_name)?;
         if is_dots(names.from_name) || is_dots(names.to_name) {
@@ -263,17 +263,17 @@ impl Volume {
         } else {
             (Circle::default(), None)
         };
-        let (mut locked, mut plan) = Locked::with(self, &[names.from, names.to], |locked| {
+        let (mut locked, mut plan) = Locked::with(self.vol, &[names.from, names.to], |locked| {
             let plan = plan_rename(locked, names, how, &circle)?;
             let inodes = plan.inodes().collect();
             Ok((plan, inodes))
         })?;
-        self.check_writable()?;
+        self.vol.check_writable()?;
         if plan.is_done() {
             return Ok(());
         }
         let cost = plan.settle(&mut locked, names, &circle)?;
-        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let mut op = Op::begin(self.vol, locked.into_guards(), cost)?;
         let replaced = do_rename(&mut op, names, plan)?;
         op.close()?;
         if let Some((target, fate)) = replaced {
@@ -284,12 +284,12 @@ impl Volume {
 
     /// The directories above both sides, and the rename lock, as long as which they stay that. Who moves a directory
     /// waits for nobody's way up but where a directory has moved meanwhile.
-    fn circle(&self, names: &Names<'_>) -> Result<(Circle, MutexGuard<'_, ()>)> {
+    fn circle(self, names: &Names<'_>) -> Result<(Circle, MutexGuard<'v, ()>)> {
         let walk = || meet(names.from, names.to, |ino| self.parent_of(ino));
-        let moves = self.moves.load(SeqCst);
+        let moves = self.vol.moves.load(SeqCst);
         let before = walk();
-        let rename = self.rename_lock.lock();
-        let circle = if self.moves.load(SeqCst) == moves { before? } else { walk()? };
+        let rename = self.vol.rename_lock.lock();
+        let circle = if self.vol.moves.load(SeqCst) == moves { before? } else { walk()? };
         Ok((circle, rename))
     }
 }

@@ -7,7 +7,7 @@ use crate::dir::lock::Locked;
 use crate::dir::remove::{is_empty, remove};
 use crate::dir::{Dir, Entry};
 use crate::op::{Cost, Op, View};
-use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
+use crate::{Error, Ino, Namespace, Result, Volume, file, orphan, xattr};
 use ondol_format::Inode;
 
 /// What becomes of an inode when it loses a name.
@@ -78,7 +78,7 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
 /// locked too, and what it takes. `directory` says which kind of inode is meant.
 ///
 /// # Errors
-/// As [`Volume::unlink`] and [`Volume::rmdir`].
+/// As [`Namespace::unlink`] and [`Namespace::rmdir`].
 pub(crate) fn plan_unlink(view: &mut dyn View, parent: Ino, entry: &Entry, directory: bool) -> Result<(Fate, Cost)> {
     view.volume().check_writable()?;
     let inode = view.inode(entry.ino)?;
@@ -113,18 +113,18 @@ pub(super) fn check_empty(view: &mut dyn View, ino: Ino) -> Result<()> {
     if is_empty(view, &dir)? { Ok(()) } else { Err(Error::NotEmpty(ino)) }
 }
 
-impl Volume {
+impl Namespace<'_> {
     /// Removes a name of something that is not a directory. With the last name goes the inode: at once, or when it is
     /// closed.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, `NotDirectory` (`parent`), `NameTooLong`, `Invalid` name, `ReadOnly`, `NotPermitted`;
     /// corruption. Nothing has changed then.
-    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    pub fn unlink(self, parent: Ino, name: &[u8]) -> Result<()> {
         if is_dots(name) {
             return Err(Error::IsDirectory(parent));
         }
-        self.remove_name(parent, name, false).map_err(|e| self.noted(e))
+        self.remove_name(parent, name, false).map_err(|e| self.vol.noted(e))
     }
 
     /// Removes an empty directory. If it is open, it lives on without names or entries until it is closed.
@@ -132,22 +132,22 @@ impl Volume {
     /// # Errors
     /// `NotFound`, `NotEmpty`, `NotDirectory`, `NameTooLong`, `Invalid` name, `ReadOnly`, `NotPermitted`; corruption.
     /// Nothing has changed then.
-    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    pub fn rmdir(self, parent: Ino, name: &[u8]) -> Result<()> {
         match name {
             b"." => Err(Error::Invalid("a directory cannot be removed by its own \".\"")),
             b".." => Err(Error::NotEmpty(parent)),
-            name => self.remove_name(parent, name, true).map_err(|e| self.noted(e)),
+            name => self.remove_name(parent, name, true).map_err(|e| self.vol.noted(e)),
         }
     }
 
-    fn remove_name(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
+    fn remove_name(self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
         check_name(name)?;
-        let (mut locked, entry) = Locked::with(self, &[parent], |locked| {
+        let (mut locked, entry) = Locked::with(self.vol, &[parent], |locked| {
             let entry = find(locked, parent, name)?.found()?;
             Ok((entry, vec![entry.ino]))
         })?;
         let (fate, cost) = plan_unlink(&mut locked, parent, &entry, directory)?;
-        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let mut op = Op::begin(self.vol, locked.into_guards(), cost)?;
         let fate = do_unlink(&mut op, parent, &entry, fate)?;
         op.close()?;
         self.bury(entry.ino, fate);
@@ -156,11 +156,11 @@ impl Volume {
 
     /// After an operation that made an inode an orphan: deletes it if nobody has it open. Its name is gone whether this
     /// succeeds or not; what is left is deleted by the next mount.
-    pub(crate) fn bury(&self, ino: Ino, fate: Fate) {
+    pub(crate) fn bury(self, ino: Ino, fate: Fate) {
         if fate == Fate::Orphan
-            && let Err(e) = self.delete_orphan(ino)
+            && let Err(e) = self.vol.inode_ops().delete_orphan(ino)
         {
-            tracing::warn!("inode {ino} is left to be deleted by the next mount: {}", self.noted(e));
+            tracing::warn!("inode {ino} is left to be deleted by the next mount: {}", self.vol.noted(e));
         }
     }
 }
