@@ -4,9 +4,9 @@
 //! a link), and whether the reserve is open to them is a matter of who asked, as of `current` in the kernel: it belongs
 //! to the thread that serves a request, and not to each call in it.
 
+use crate::Caller;
 use crate::alloc::Need;
-use crate::dir::init;
-use crate::{Caller, Volume};
+use ondol_format::Superblock;
 use std::cell::Cell;
 
 /// Who a thread works for.
@@ -31,47 +31,38 @@ impl Drop for Restore {
     }
 }
 
-impl Volume {
-    /// Does `work`, all of whose calls on this thread are made by `caller`: root, and the user and the group that the
-    /// image names, may take blocks that are kept back from others. Without this, calls are nobody's.
-    pub fn on_behalf_of<T>(&self, caller: Caller, work: impl FnOnce() -> T) -> T {
-        let _restore = Restore(BEHALF.replace(Behalf::Known(init::need(self, caller))));
-        work()
-    }
-
-    /// As [`Volume::on_behalf_of`], for a thread whose user `user_of` tells, where it matters; `None`: nobody in
-    /// particular. Whose new inodes are to be says nothing about him then.
-    pub fn on_behalf_of_thread<T>(
-        &self,
-        thread: u32,
-        user_of: fn(u32) -> Option<Caller>,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        let _restore = Restore(BEHALF.replace(Behalf::Thread { thread, user_of }));
-        work()
-    }
+/// Does `work` for somebody whose calls come to `need`.
+pub(crate) fn work_for<T>(need: Need, work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(BEHALF.replace(Behalf::Known(need)));
+    work()
 }
 
-/// Free blocks that whoever this thread works for may take.
-pub(crate) fn available(vol: &Volume) -> u64 {
-    let statfs = vol.statfs();
-    let all = statfs.free > statfs.available && of_thread(vol, Need::Ordinary) == Need::Privileged;
-    if all { statfs.free } else { statfs.available }
+/// Does `work` for a thread whose user `user_of` tells, where it matters.
+pub(crate) fn work_for_thread<T>(thread: u32, user_of: fn(u32) -> Option<Caller>, work: impl FnOnce() -> T) -> T {
+    let _restore = Restore(BEHALF.replace(Behalf::Thread { thread, user_of }));
+    work()
+}
+
+/// Whether somebody may take reserved blocks.
+pub(crate) fn need(sb: &Superblock, caller: Caller) -> Need {
+    let reserved_group = sb.def_resgid() != 0 && caller.gid == sb.def_resgid();
+    let privileged = caller.uid == 0 || caller.uid == sb.def_resuid() || reserved_group;
+    if privileged { Need::Privileged } else { Need::Ordinary }
 }
 
 /// What an operation's need comes to, by whom this thread works for.
-pub(crate) fn of_thread(vol: &Volume, need: Need) -> Need {
+pub(crate) fn of_thread(sb: &Superblock, asked: Need) -> Need {
     match BEHALF.get() {
-        _ if need != Need::Ordinary => need,
+        _ if asked != Need::Ordinary => asked,
         Behalf::Known(known) => known,
-        Behalf::Thread { thread, user_of } => user_of(thread).map_or(Need::Ordinary, |user| init::need(vol, user)),
+        Behalf::Thread { thread, user_of } => user_of(thread).map_or(Need::Ordinary, |user| need(sb, user)),
     }
 }
 
 /// What it comes to for an operation that makes an inode of `owner`'s.
-pub(crate) fn of_owner(vol: &Volume, owner: Caller) -> Need {
+pub(crate) fn of_owner(sb: &Superblock, owner: Caller) -> Need {
     match BEHALF.get() {
         Behalf::Thread { .. } => Need::Ordinary,
-        Behalf::Known(_) => init::need(vol, owner),
+        Behalf::Known(_) => need(sb, owner),
     }
 }

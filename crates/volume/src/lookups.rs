@@ -1,11 +1,12 @@
 //! Inodes that somebody knows by number and may ask for without naming or opening them: a kernel, until it forgets
 //! them. Such an inode outlives its last name, as an orphan.
 
+use crate::Ino;
 use crate::node::shrink;
-use crate::pages::Pages;
-use crate::{Ino, InodeOps, Result, StatFs};
+use crate::pages::{Holes, Pages};
+use ondol_env::Env;
 use ondol_env::sync::Mutex;
-use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::collections::HashMap;
 
 const SHARDS: usize = 64;
@@ -28,7 +29,7 @@ pub(crate) struct Lookups {
     /// When that last changed: monotonic nanoseconds.
     changed: AtomicU64,
     /// Some of them have, or had, holes in pages.
-    pub(crate) has_holes: AtomicBool,
+    has_holes: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +72,11 @@ impl Lookups {
         &self.shards[ino as usize % SHARDS]
     }
 
+    /// Counts that the inode was handed out to somebody who keeps its number.
+    pub(crate) fn count(&self, ino: Ino) {
+        self.shard(ino).lock().known.entry(ino).or_default().times += 1;
+    }
+
     /// Whether somebody knows the inode.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
         self.shard(ino).lock().known.contains_key(&ino)
@@ -81,8 +87,24 @@ impl Lookups {
         self.shard(ino).lock().known.get_mut(&ino).map(|known| f(&mut known.pages))
     }
 
+    /// Notes that the cache was given holes of an inode, if anybody knows it.
+    pub(crate) fn note_holes(&self, ino: Ino, new: Holes) {
+        if !new.is_empty() {
+            self.has_holes.store(true, Relaxed);
+            self.with_pages(ino, |pages| pages.add_holes(new));
+        }
+    }
+
+    /// The holes of an inode that the cache was given.
+    pub(crate) fn holes_given(&self, ino: Ino) -> Option<Holes> {
+        if !self.has_holes.load(Relaxed) {
+            return None;
+        }
+        self.with_pages(ino, |pages| pages.holes())?
+    }
+
     /// How many inodes somebody knows.
-    fn known(&self) -> usize {
+    pub(crate) fn known(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().known.len()).sum()
     }
 
@@ -115,7 +137,7 @@ impl Lookups {
     }
 
     /// If the inode was held, and no longer is: it counts as being deleted, and this is the number of that.
-    fn forget(&self, ino: Ino, times: u64) -> Option<u64> {
+    pub(crate) fn forget(&self, ino: Ino, times: u64) -> Option<u64> {
         let mut shard = self.shard(ino).lock();
         let known = shard.known.get_mut(&ino)?;
         known.times = known.times.saturating_sub(times);
@@ -140,7 +162,7 @@ impl Lookups {
     }
 
     /// The deletion of that `number` is over, if it is not yet: somebody has the inode open, or it failed.
-    fn left(&self, ino: Ino, number: u64) {
+    pub(crate) fn left(&self, ino: Ino, number: u64) {
         let mut shard = self.shard(ino).lock();
         if shard.dying.get(&ino).is_some_and(|dying| dying.number == number)
             && let Some(dying) = shard.dying.remove(&ino)
@@ -149,80 +171,32 @@ impl Lookups {
         }
     }
 
+    /// Notes that an inode without names may be about to be forgotten, or has just been.
+    pub(crate) fn changed(&self, now: u64) {
+        self.changed.store(now, SeqCst);
+    }
+
+    /// Whether space is likely to come free that deleted files have.
+    pub(crate) fn awaits_forgetting(&self, env: &dyn Env) -> bool {
+        let age = || env.monotonic_ns().saturating_sub(self.changed.load(SeqCst));
+        let deleting = || self.ended.load(SeqCst) != self.begun.load(SeqCst);
+        self.held.load(SeqCst) > 0 && (deleting() || age() < SOON)
+    }
+
+    /// How many deletions were begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(SeqCst)
+    }
+
+    /// How many inodes without names wait to be forgotten or are being deleted, and the units that they have.
+    pub(crate) fn waiting(&self) -> (u64, u64) {
+        (self.held.load(SeqCst), self.units.load(SeqCst))
+    }
+
     fn end(&self, dying: &Dying) {
         self.held.fetch_sub(1, SeqCst);
         self.units.fetch_sub(dying.units, SeqCst);
         self.ended.fetch_add(1, SeqCst);
-    }
-}
-
-impl InodeOps<'_> {
-    /// Counts that the inode was handed out to somebody who keeps its number, and who says so when he no longer does:
-    /// see [`InodeOps::forget`].
-    pub fn looked_up(self, ino: Ino) {
-        // Nothing loses its name on a volume that is for reading only.
-        if !self.vol.options.read_only {
-            self.vol.lookups.shard(ino).lock().known.entry(ino).or_default().times += 1;
-        }
-    }
-
-    /// How many inodes memory must know of, however few are cached: those that somebody knows by number, or has open.
-    pub fn known_inodes(self) -> usize {
-        self.vol.lookups.known().max(self.vol.nodes.open_elsewhere())
-    }
-
-    /// Takes back so many of [`InodeOps::looked_up`]. The last deletes an inode that has neither names nor openers.
-    ///
-    /// # Errors
-    /// As a deletion, which the next mount then finishes.
-    pub fn forget(self, ino: Ino, times: u64) -> Result<()> {
-        let Some(number) = self.vol.lookups.forget(ino, times) else { return Ok(()) };
-        let released = match self.release(ino) {
-            // The end of the mount came first.
-            Err(_) if !self.vol.orphans.contains(ino) => Ok(()),
-            released => released,
-        };
-        self.vol.lookups.left(ino, number);
-        self.vol.lookups.changed.store(self.vol.env.monotonic_ns(), SeqCst);
-        released
-    }
-
-    /// Notes that an inode without names is no longer open: it may be about to be forgotten.
-    pub(crate) fn may_be_forgotten(self) {
-        self.vol.lookups.changed.store(self.vol.env.monotonic_ns(), SeqCst);
-    }
-
-    /// Whether space is likely to come free that deleted files have.
-    pub(crate) fn awaits_forgetting(self) -> bool {
-        let age = || self.vol.env.monotonic_ns().saturating_sub(self.vol.lookups.changed.load(SeqCst));
-        let deleting = || self.vol.lookups.ended.load(SeqCst) != self.vol.lookups.begun.load(SeqCst);
-        self.vol.lookups.held.load(SeqCst) > 0 && (deleting() || age() < SOON)
-    }
-
-    /// As [`crate::Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten.
-    /// What somebody has open is counted so for a moment, too.
-    pub fn statfs_forgetting(self) -> StatFs {
-        loop {
-            let begun = self.vol.lookups.begun.load(SeqCst);
-            if self.awaits_forgetting() {
-                return self.with_what_is_held();
-            }
-            let now = self.vol.statfs();
-            // Else a deletion may have freed a part.
-            if self.vol.lookups.begun.load(SeqCst) == begun {
-                return now;
-            }
-        }
-    }
-
-    fn with_what_is_held(self) -> StatFs {
-        // Read before what is free, so that what a deletion frees in between counts twice for a moment, and not never.
-        let (held, units) = (self.vol.lookups.held.load(SeqCst), self.vol.lookups.units.load(SeqCst));
-        let now = self.vol.statfs();
-        let free = (now.free + units / u64::from(now.block_size / 512)).min(now.blocks);
-        let available = free.saturating_sub(self.vol.shared.groups.reserved());
-        let files_free = (now.files_free + held).min(now.files);
-        StatFs { free, available, files_free, ..now }
     }
 }
 

@@ -3,21 +3,14 @@
 //!
 //! Who may have what, and who yields: `docs/design/direct.md`.
 
-use crate::alloc::Need;
+use crate::alloc::{Groups, Need};
 use crate::shared::Shared;
-use crate::{Error, FreeSpace, Result, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_journal::Extent;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Weak;
-
-/// Clusters of a run at most: longer ones are found in few groups.
-const LONGEST: u64 = 2048;
-
-/// Steps home that memory waits for at most: others go on filling the log meanwhile.
-const STEPS_HOME: u32 = 256;
 
 /// Free blocks that no file is given as long as this is there.
 #[derive(Debug)]
@@ -50,7 +43,38 @@ pub(crate) struct Asides {
 }
 
 impl Asides {
-    fn clusters(&self) -> u64 {
+    /// Keeps something that has so many clusters.
+    pub(crate) fn add<T: Send + 'static>(&self, memory: T, clusters: u64) -> Aside<T> {
+        let slot = Arc::new(Mutex::new(Some(memory)));
+        let yields: Weak<dyn Yields> = Arc::downgrade(&slot) as _;
+        let mut queue = self.queue.lock();
+        queue.retain(|(aside, _)| aside.strong_count() > 0);
+        queue.push_back((yields, clusters));
+        Aside { slot }
+    }
+
+    /// Gives up what was set aside first; false if there is nothing.
+    pub(crate) fn give_up(&self) -> bool {
+        loop {
+            let Some((oldest, _)) = self.queue.lock().pop_front() else { return false };
+            if oldest.upgrade().is_some_and(|aside| aside.give_up()) {
+                return true;
+            }
+        }
+    }
+
+    /// Promises clusters that are had by giving up what was set aside, and gives nothing up if that is not enough.
+    pub(crate) fn promise(&self, groups: &Groups, clusters: u64, need: Need) -> bool {
+        while !groups.promise(clusters, need) {
+            if groups.lacks(clusters, need) > self.clusters() || !self.give_up() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How many clusters are set aside.
+    pub(crate) fn clusters(&self) -> u64 {
         let queue = self.queue.lock();
         queue.iter().filter(|(aside, _)| aside.strong_count() > 0).map(|(_, clusters)| clusters).sum()
     }
@@ -74,6 +98,16 @@ impl<T> Aside<T> {
 }
 
 impl MemoryBlocks {
+    /// None yet of so many clusters, which are promised.
+    pub(crate) fn none(shared: Arc<Shared>, clusters: u64) -> Self {
+        Self { shared, runs: Vec::new(), clusters }
+    }
+
+    /// Takes in a run that was free.
+    pub(crate) fn add(&mut self, run: Extent) {
+        self.runs.push(run);
+    }
+
     /// Their numbers.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.runs.iter().map(|run| run.start..run.start + u64::from(run.len))
@@ -124,96 +158,5 @@ impl Drop for MemoryBlocks {
         self.runs.iter().for_each(|run| groups.return_blocks(&self.shared.sb, *run));
         groups.in_memory.fetch_sub(self.clusters, SeqCst);
         groups.give_back(self.clusters);
-    }
-}
-
-impl FreeSpace<'_> {
-    /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are
-    /// not so many it waits for those whose freeing is not durable, and then has what was set aside given up, if that
-    /// is enough; those that are reserved for the privileged stay, whoever asks.
-    ///
-    /// # Errors
-    /// `NoSpace`; `ReadOnly`; corruption, or the store's failure.
-    pub fn take_for_memory(self, blocks: u64) -> Result<MemoryBlocks> {
-        self.vol.check_writable()?;
-        let (sb, groups) = (&self.vol.shared.sb, &self.vol.shared.groups);
-        let ratio = u64::from(sb.cluster_ratio());
-        let clusters = blocks.div_ceil(ratio);
-        self.vol.promise_to(clusters, Need::Ordinary)?;
-        groups.in_memory.fetch_add(clusters, SeqCst);
-        let mut taken = MemoryBlocks { shared: self.vol.shared.clone(), runs: Vec::new(), clusters };
-        let (mut left, end) = (clusters, sb.blocks_count());
-        while left > 0 {
-            // Far from where files are put first.
-            let place = end / 2..end;
-            let run = groups.take_blocks(sb, &*self.vol.engine, place, left.min(LONGEST) as u32, None);
-            let run = run.map_err(|e| self.vol.noted(e))?;
-            left -= u64::from(run.len) / ratio;
-            taken.runs.push(run);
-        }
-        Ok(taken)
-    }
-
-    /// Blocks that are memory.
-    pub fn memory_blocks(self) -> u64 {
-        self.vol.shared.groups.in_memory.load(SeqCst) * u64::from(self.vol.shared.sb.cluster_ratio())
-    }
-
-    /// Keeps something that has so many blocks of [`MemoryBlocks`] as long as no file needs them: the oldest goes
-    /// first, before a file is told that there is no space.
-    pub fn set_aside<T: Send + 'static>(self, memory: T, blocks: u64) -> Aside<T> {
-        let slot = Arc::new(Mutex::new(Some(memory)));
-        let yields: Weak<dyn Yields> = Arc::downgrade(&slot) as _;
-        let mut queue = self.vol.asides.queue.lock();
-        queue.retain(|(aside, _)| aside.strong_count() > 0);
-        queue.push_back((yields, blocks / u64::from(self.vol.shared.sb.cluster_ratio())));
-        Aside { slot }
-    }
-
-    /// Gives up what was set aside first; false if there is nothing.
-    pub(crate) fn give_up_aside(self) -> bool {
-        loop {
-            let Some((oldest, _)) = self.vol.asides.queue.lock().pop_front() else { return false };
-            if oldest.upgrade().is_some_and(|aside| aside.give_up()) {
-                return true;
-            }
-        }
-    }
-
-    /// Blocks that are set aside.
-    pub(crate) fn aside_blocks(self) -> u64 {
-        self.vol.asides.clusters() * u64::from(self.vol.shared.sb.cluster_ratio())
-    }
-
-    /// Promises clusters that are had by giving up what was set aside, and gives nothing up if that is not enough.
-    pub(crate) fn promise_of_asides(self, clusters: u64, need: Need) -> bool {
-        let groups = &self.vol.shared.groups;
-        while !groups.promise(clusters, need) {
-            if groups.lacks(clusters, need) > self.vol.asides.clusters() || !self.give_up_aside() {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-impl Volume {
-    /// All blocks, free or not.
-    pub fn blocks(&self) -> u64 {
-        self.shared.sb.blocks_count()
-    }
-
-    /// Writes home what is done by now, so that nothing but the image speaks of its blocks.
-    ///
-    /// # Errors
-    /// The journal's failure.
-    pub fn write_home(&self) -> Result<()> {
-        self.sync()?;
-        for _ in 0..STEPS_HOME {
-            if !self.engine.checkpoint().map_err(|e| self.noted(Error::Journal(e)))? {
-                break;
-            }
-        }
-        Ok(())
     }
 }

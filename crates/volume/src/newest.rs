@@ -3,8 +3,6 @@
 //! Commits are prefixes of the log. So what an operation on the inode depended on, whichever inodes it was done to, is
 //! durable with it.
 
-use crate::Ino;
-use crate::node::{Node, Nodes};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use ondol_journal::Tid;
 
@@ -41,17 +39,10 @@ impl Newest {
     }
 }
 
-impl Nodes {
-    /// What an fsync of this inode has to wait for: of one that is not in memory, what all had that have left it from
-    /// the same shard.
-    pub(crate) fn newest(&self, ino: Ino) -> (Tid, u64) {
-        self.of_shard(ino, |node: Option<&Node>, forgotten| node.map_or(forgotten, |node| &node.newest).get())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Nodes;
     use ondol_format::Inode;
     use ondol_format::inode::InodeFormat;
 

@@ -1,6 +1,6 @@
 //! Inodes in memory, each under its own read-write lock.
 
-use crate::dir::Memo;
+use crate::dir::memo::Memo;
 use crate::inline::is_inline;
 use crate::newest::Newest;
 use crate::shared::Shared;
@@ -10,7 +10,7 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
 use ondol_format::inode::InodeFlags;
 use ondol_format::{Incompat, Inode};
-use ondol_journal::{Clock, Engine, Look, NumberHash};
+use ondol_journal::{Clock, Engine, Look, NumberHash, Tid};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
@@ -183,10 +183,11 @@ impl Nodes {
         self.shard(ino).lock().remove(ino);
     }
 
-    /// What `look` tells of the inode, if it is in memory, and of what those of its shard had that are not any more.
-    pub(crate) fn of_shard<T>(&self, ino: Ino, look: impl FnOnce(Option<&Node>, &Newest) -> T) -> T {
+    /// What an fsync of this inode has to wait for: of one that is not in memory, what all had that have left it from
+    /// the same shard.
+    pub(crate) fn newest(&self, ino: Ino) -> (Tid, u64) {
         let shard = self.shard(ino).lock();
-        look(shard.map.get(&ino).map(|node| &**node), &shard.forgotten)
+        shard.map.get(&ino).map_or(&shard.forgotten, |node| &node.newest).get()
     }
 
     /// Whether the inode is open and not in memory.

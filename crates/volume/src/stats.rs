@@ -19,7 +19,7 @@ impl Volume {
     pub fn stats(&self) -> VolumeStats {
         let (viewed, made) = (&self.viewed, &self.made);
         VolumeStats {
-            orphans: self.inode_ops().orphans_known(),
+            orphans: self.orphans.known(),
             cached_inodes: self.nodes.len() as u64,
             view_lent_bytes: viewed.lent.sum().cast_unsigned(),
             view_copied_bytes: viewed.copied.sum().cast_unsigned(),

@@ -1,24 +1,23 @@
 //! The volume: what is mounted, and what every operation needs of it.
 
 use crate::alloc::Need;
-use crate::file::batched::Made;
-use crate::file::data::OnceJournaled;
-use crate::file::view::Viewed;
+use crate::file::counts::{Made, Viewed};
+use crate::file::once_journaled::OnceJournaled;
 use crate::geometry::Growing;
+use crate::inline::is_inline;
 use crate::lookups::Lookups;
 use crate::memory::Asides;
 use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
-use crate::op::Op;
-use crate::orphan::Orphans;
+use crate::orphan::state::Orphans;
 use crate::shared::Shared;
-use crate::{Atime, Attr, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, kind};
+use crate::{Atime, Attr, Caller, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, behalf};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
-use ondol_env::{Env, Timestamp};
-use ondol_format::group::GroupDesc;
+use ondol_env::{Bell, Env, Progress, Timestamp};
+use ondol_format::Inode;
 use ondol_format::inode::FileType;
-use ondol_journal::{Engine, Merge, Tid};
+use ondol_journal::{Engine, JournalError, Tid};
 use std::time::Duration;
 
 /// How a volume behaves; what the image says about itself is not among it.
@@ -151,13 +150,76 @@ impl Volume {
         Err(Error::ReadOnly(why))
     }
 
+    /// Passes an error on; corruption is noted for the superblock, and it and a dead journal (not one that cannot write
+    /// home for a while) stop the volume as `errors=` says.
+    pub(crate) fn noted(&self, error: Error) -> Error {
+        let fatal = match &error {
+            Error::Corrupt(_) => self.options.on_error == OnError::RemountReadOnly,
+            // Nothing is lost and nothing wrong: when the image can be written to again, all goes on.
+            Error::Journal(JournalError::Home(_)) => false,
+            Error::Journal(_) => true,
+            _ => false,
+        };
+        if let Error::Corrupt(found) = &error {
+            tracing::error!("{error}");
+            if !self.options.read_only {
+                self.errors.note(found, self.now().sec);
+            }
+        }
+        if fatal {
+            self.refuse_changes(&error.to_string());
+        }
+        error
+    }
+
+    /// Takes no change from now on, not even those that reading and closing bring about. The next check looks at
+    /// everything.
+    pub fn refuse_changes(&self, why: &str) {
+        if !self.read_only.swap(true, Relaxed) {
+            tracing::error!("the volume is read-only from now on: {why}");
+            *self.stopped.lock() = Some(why.to_owned());
+        }
+    }
+
+    /// Rung when there is something for [`Volume::save_errors`].
+    pub fn errors_noted(&self) -> &Bell {
+        self.errors.bell()
+    }
+
+    /// Writes the errors that were noted since the last call into the superblock: their number, the first and the
+    /// latest, and that the volume needs to be checked. Durable when this returns. To be called by whoever runs the
+    /// engine's steps.
+    ///
+    /// # Errors
+    /// The journal's failure: a journal that has failed takes nothing more.
+    pub fn save_errors(&self) -> std::result::Result<Progress, JournalError> {
+        self.errors.save(&self.shared, &*self.engine)
+    }
+
+    /// Does `work`, all of whose calls on this thread are made by `caller`: root, and the user and the group that the
+    /// image names, may take blocks that are kept back from others. Without this, calls are nobody's.
+    pub fn on_behalf_of<T>(&self, caller: Caller, work: impl FnOnce() -> T) -> T {
+        behalf::work_for(behalf::need(&self.shared.sb, caller), work)
+    }
+
+    /// As [`Volume::on_behalf_of`], for a thread whose user `user_of` tells, where it matters; `None`: nobody in
+    /// particular. Whose new inodes are to be says nothing about him then.
+    pub fn on_behalf_of_thread<T>(
+        &self,
+        thread: u32,
+        user_of: fn(u32) -> Option<Caller>,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        behalf::work_for_thread(thread, user_of, work)
+    }
+
     /// Takes `blocks` out of the free count, committing first where that frees enough.
     pub(crate) fn promise(&self, blocks: u64, need: Need) -> Result<()> {
         // Whose the operation is matters only where there is not enough for everybody.
         if self.shared.groups.promise(blocks, need) {
             return Ok(());
         }
-        self.promise_to(blocks, crate::behalf::of_thread(self, need))
+        self.promise_to(blocks, behalf::of_thread(&self.shared.sb, need))
     }
 
     /// As [`Volume::promise`], whoever the thread works for.
@@ -174,7 +236,7 @@ impl Volume {
             if groups.promise(blocks, need) {
                 return Ok(());
             }
-            let deleting = self.inode_ops().awaits_forgetting();
+            let deleting = self.lookups.awaits_forgetting(&*self.env);
             if groups.pending_free.load(Relaxed) == 0 && !deleting {
                 break;
             }
@@ -183,43 +245,7 @@ impl Volume {
                 self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
             }
         }
-        if self.space().promise_of_asides(blocks, need) { Ok(()) } else { Err(Error::NoSpace("blocks")) }
-    }
-
-    /// Zeroes the unused end of a group's inode table before its first inode is taken from it, so that no garbage can
-    /// ever pass for an inode.
-    pub(crate) fn zero_inode_table(&self, op: &mut Op<'_>, ino: Ino) -> Result<()> {
-        let sb = &self.shared.sb;
-        let (g, _) = sb.group_of_inode(ino).ok_or(Error::NotFound)?;
-        let info = self.shared.groups.get(g)?;
-        if info.inodes_zeroed() {
-            return Ok(());
-        }
-        let busy = info.busy.lock();
-        if info.inodes_zeroed() {
-            return Ok(());
-        }
-        let (gdt, offset) = sb.gdt_location(g);
-        let descs = self.engine.read(gdt, kind::group_descs(g - g % sb.desc_per_block()))?;
-        let size = usize::from(sb.desc_size());
-        let desc = GroupDesc::parse(descs.get(offset..offset + size).unwrap_or_default());
-        let desc = desc.map_err(|e| Error::corrupt("group descriptor", gdt, e.to_string()))?;
-        let unused = if info.inode_uninit() { sb.inodes_per_group() } else { desc.itable_unused };
-        let zeros = vec![0; sb.block_size() as usize * 64];
-        let mut left = desc.table_end(sb, unused);
-        while !left.is_empty() {
-            let n = (left.end - left.start).min(64);
-            self.engine.write_data(left.start, 0, &zeros[..n as usize * sb.block_size() as usize])?;
-            left.start += n;
-        }
-        info.set_inodes_zeroed();
-        drop(busy);
-        let flag = (offset + ondol_format::group::FLAGS_OFFSET) as u32 * 8 + INODE_ZEROED_BIT;
-        Ok(op.handle()?.merge(
-            gdt,
-            kind::group_descs(g - g % sb.desc_per_block()),
-            Merge::Set { first: flag, count: 1 },
-        )?)
+        if self.asides.promise(groups, blocks, need) { Ok(()) } else { Err(Error::NoSpace("blocks")) }
     }
 
     /// What stat(2) tells about an inode.
@@ -240,7 +266,7 @@ impl Volume {
         if self.shared.sb.may_be_named(ino) { self.getattr(ino) } else { Err(Error::NotFound) }
     }
 
-    pub(crate) fn attr(&self, ino: Ino, inode: &ondol_format::Inode) -> Result<Attr> {
+    pub(crate) fn attr(&self, ino: Ino, inode: &Inode) -> Result<Attr> {
         let unknown = || Error::corrupt(format!("inode {ino}"), 0, format!("mode {:#o} has no file type", inode.mode));
         let file_type = inode.file_type().ok_or_else(unknown).map_err(|e| self.noted(e))?;
         let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
@@ -261,6 +287,34 @@ impl Volume {
             crtime: (inode.extra_isize >= WITH_CRTIME).then(|| crate::time::from_disk(inode.crtime)),
             flags: inode.flags.bits(),
         })
+    }
+
+    /// Whether a cache above collects writes: see [`crate::PageCache::writes_are_collected`].
+    pub fn collects_writes(&self) -> bool {
+        self.collected.load(Relaxed)
+    }
+
+    /// The space that a file is said to have, in units of 512 bytes. Programs that copy files take one without any for
+    /// a hole.
+    pub(crate) fn space_told(&self, ino: Ino, inode: &Inode) -> u64 {
+        if !inode.is_regular() {
+            return inode.blocks;
+        }
+        // As the kernel's ext4 does.
+        let inline = if is_inline(inode) { inode.size.div_ceil(SECTOR) } else { 0 };
+        let stored = inode.blocks.saturating_add(inline);
+        let block_size = u64::from(self.shared.sb.block_size());
+        let most = inode.size.div_ceil(block_size).saturating_mul(block_size / SECTOR);
+        let given = self.lookups.holes_given(ino).map_or(0, |holes| holes.bytes.div_ceil(SECTOR));
+        let told = stored.saturating_add(given).min(most).max(stored);
+        if self.collects_writes() { told.max(block_size / SECTOR) } else { told }
+    }
+
+    /// Something of a locked inode has been written in place.
+    pub(crate) fn note_written(&self, node: &Node) {
+        if self.options.fsync == Fsync::File {
+            node.newest.note_written(self.engine.written());
+        }
     }
 
     /// Makes durable what [`Fsync`] says: every operation that has returned, or with [`Fsync::File`] every one up to
@@ -294,6 +348,25 @@ impl Volume {
         self.engine.wait(tid).map_err(|e| self.noted(e.into()))
     }
 
+    /// All blocks, free or not.
+    pub fn blocks(&self) -> u64 {
+        self.shared.sb.blocks_count()
+    }
+
+    /// Writes home what is done by now, so that nothing but the image speaks of its blocks.
+    ///
+    /// # Errors
+    /// The journal's failure.
+    pub fn write_home(&self) -> Result<()> {
+        self.sync()?;
+        for _ in 0..STEPS_HOME {
+            if !self.engine.checkpoint().map_err(|e| self.noted(Error::Journal(e)))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Bytes of a cluster, the unit of allocation: of a block, without bigalloc.
     pub fn cluster_size(&self) -> u32 {
         self.shared.sb.block_size() * self.shared.sb.cluster_ratio()
@@ -319,11 +392,14 @@ impl Volume {
     }
 }
 
+/// Bytes of a unit in which space is told.
+const SECTOR: u64 = 512;
+
+/// Steps home that memory waits for at most: others go on filling the log meanwhile.
+const STEPS_HOME: u32 = 256;
+
 /// Bytes of extra fields of an inode that has a creation time.
 const WITH_CRTIME: u16 = 20;
 
 /// How often, a millisecond apart, space that is about to be released is asked for.
 const RELEASE_TRIES: u32 = 50;
-
-/// Bit number of INODE_ZEROED in the descriptor's flags.
-const INODE_ZEROED_BIT: u32 = ondol_format::group::INODE_ZEROED.trailing_zeros();

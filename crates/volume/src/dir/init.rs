@@ -1,7 +1,6 @@
 //! New inodes, and the first block of a directory.
 
 use super::{FIRST_BLOCK, Needs, new_block, type_code};
-use crate::alloc::Need;
 use crate::op::{Op, View};
 use crate::xattr::{self, Inherited};
 use crate::{Caller, Error, Ino, Result, Volume, file, kind};
@@ -61,14 +60,6 @@ impl NewInode<'_> {
         }
         Ok((inherited, needs))
     }
-}
-
-/// Who may use which reserve.
-pub(crate) fn need(vol: &Volume, caller: Caller) -> Need {
-    let sb = &vol.shared.sb;
-    let reserved_group = sb.def_resgid() != 0 && caller.gid == sb.def_resgid();
-    let privileged = caller.uid == 0 || caller.uid == sb.def_resuid() || reserved_group;
-    if privileged { Need::Privileged } else { Need::Ordinary }
 }
 
 /// Allocates and fills an inode for a name in directory `parent`, which `op` holds, with what it inherits from there.

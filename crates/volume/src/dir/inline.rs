@@ -10,7 +10,8 @@
 //! stand behind "." and "..", every entry [`SHIFT`] bytes behind where it was: so positions in the listing stay as they
 //! are.
 
-use super::search::{Entry, Search, Slot};
+use super::memo::Entry;
+use super::search::{Search, Slot};
 use super::{Dir, NewEntry, bad, insert, search, valid_ino};
 use crate::inline::{self, IN_BLOCK, is_inline};
 use crate::op::{Op, Reader};

@@ -5,7 +5,7 @@
 //! again in the lock order: directories by number, then others by number. Nothing ever waits out of that order, so even
 //! an image whose directories form a circle cannot make operations wait for each other.
 
-use crate::dir::Search;
+use crate::dir::memo::Remembered;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Reader, View};
 use crate::{Error, Ino, Result, Volume};
@@ -135,7 +135,7 @@ impl View for Locked<'_> {
         self.guard(ino).map(|g| g.node.linkable.load(SeqCst))
     }
 
-    fn recall(&self, ino: Ino, name: &[u8]) -> Option<Search> {
+    fn recall(&self, ino: Ino, name: &[u8]) -> Option<Remembered> {
         self.guard(ino).ok()?.node.names.recall(name)
     }
 }

@@ -18,17 +18,17 @@ pub(crate) mod init;
 mod inline;
 mod insert;
 pub(crate) mod lock;
-mod memo;
+pub(crate) mod memo;
 pub(crate) mod ops;
 mod read;
 mod remove;
 mod search;
 
 pub(crate) use insert::insert as insert_name;
-pub(crate) use memo::Memo;
+pub(crate) use memo::Entry;
 pub(crate) use ops::find_in;
 pub(crate) use remove::remove as remove_name;
-pub(crate) use search::{Entry, Search, Slot};
+pub(crate) use search::{Search, Slot};
 
 use crate::file::{self, Mapped};
 use crate::inline::is_inline;

@@ -1,27 +1,13 @@
 //! Looking for a name: where it is, or the slot where it goes.
 
 use super::htree::{self, Path};
+use super::memo::{Entry, Remembered};
 use super::{Dir, FIRST_BLOCK, Needs, bad, grow_needs, inline, valid_ino};
 use crate::op::Reader;
-use crate::{Error, Ino, Result};
+use crate::{Error, Result};
 use ondol_format::Inode;
 use ondol_format::dirent::{DirEntry, rec_len_for};
 use ondol_journal::Block;
-
-/// A name's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// The inode it names.
-    pub(crate) ino: Ino,
-    /// Its file type code.
-    pub(crate) file_type: u8,
-    /// The physical block it lies in; [`inline::HERE`] in an inode.
-    pub(super) block: u64,
-    /// Where it begins there.
-    pub(super) offset: usize,
-    /// Where the entry before it begins, unless it is the first.
-    pub(super) before: Option<usize>,
-}
 
 /// Where a name that is not there goes.
 #[derive(Clone, Debug)]
@@ -59,7 +45,25 @@ pub(crate) enum Search {
     Absent(Slot),
 }
 
+impl From<Remembered> for Search {
+    fn from(found: Remembered) -> Self {
+        match found {
+            Remembered::Found(entry) => Self::Found(entry),
+            Remembered::Leaf { block, gap } => Self::Absent(Slot::Leaf { block, gap }),
+        }
+    }
+}
+
 impl Search {
+    /// What of it is worth remembering, if anything is.
+    pub(crate) fn remembered(&self) -> Option<Remembered> {
+        match *self {
+            Self::Found(entry) => Some(Remembered::Found(entry)),
+            Self::Absent(Slot::Leaf { block, gap }) => Some(Remembered::Leaf { block, gap }),
+            Self::Absent(_) => None,
+        }
+    }
+
     /// The entry.
     ///
     /// # Errors

@@ -19,7 +19,6 @@ use crate::dir::lock::in_order;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
 use crate::{Error, FileRanges, Ino, Result};
-use ondol_env::apart::Striped;
 use ondol_journal::Bytes;
 use std::ops::Range;
 
@@ -31,14 +30,6 @@ const RUN: u64 = 1 << 20;
 
 /// Fewest bytes that are not put together with others.
 const WHOLE: u64 = 1 << 16;
-
-/// What was made as one.
-#[derive(Debug, Default)]
-pub(crate) struct Made {
-    pub(crate) calls: Striped,
-    pub(crate) bytes: Striped,
-    pub(crate) exchanges: Striped,
-}
 
 impl FileRanges<'_> {
     /// Reads a file as it would be with a batch of its changes, as [`crate::FileIo::read`].

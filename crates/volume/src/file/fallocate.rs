@@ -7,14 +7,12 @@ use crate::alloc::Need;
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
+use crate::pages::PAGE;
 use crate::{Error, Fallocate, FileIo, Ino, Result, Volume};
 use ondol_format::extent::MAX_LOGICAL;
 
 /// Blocks that one step allocates at most: the longest unwritten extent.
 pub const STEP_BLOCKS: u64 = 32_767;
-
-/// Bytes in a page of the kernel's.
-pub const PAGE: u64 = 4096;
 
 /// A range of bytes on its way through the steps.
 struct Work {
@@ -115,7 +113,7 @@ impl FileIo<'_> {
     fn check_space(self, guard: &NodeGuard, work: &Work) -> Result<()> {
         let have = guard.state.inode.blocks / u64::from(self.vol.shared.sb.block_size() / 512);
         let more = u64::from(work.stop - work.at).saturating_sub(have);
-        let lacks = || more.saturating_sub(crate::behalf::available(self.vol));
+        let lacks = || more.saturating_sub(self.vol.space().available());
         while lacks() > 0 {
             if lacks() > self.vol.space().aside_blocks() || !self.vol.space().give_up_aside() {
                 return Err(Error::NoSpace("blocks"));
@@ -154,7 +152,7 @@ impl Work {
         let want = (u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS) - 1) / ratio + 1 + u64::from(ratio > 1);
         // Every change of the tree may take a node on each level; two such changes at least.
         let nodes = u64::from(seen.depth + 2) * want.min(2);
-        let blocks = want.min((crate::behalf::available(vol) / ratio).saturating_sub(nodes)).max(1) + nodes;
+        let blocks = want.min((vol.space().available() / ratio).saturating_sub(nodes)).max(1) + nodes;
         Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
 

@@ -14,29 +14,31 @@
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 pub(crate) mod batch;
-pub(crate) mod batched;
+mod batched;
 mod blocks;
 mod cluster;
 mod copy;
-pub(crate) mod data;
+pub(crate) mod counts;
+mod data;
 mod exchange;
 mod extents;
 mod fallocate;
 mod grow;
 mod inline;
 mod mapping;
+pub(crate) mod once_journaled;
 pub(crate) mod plan;
 mod read;
 mod replay;
 mod shift;
 mod tree;
 pub(crate) mod truncate;
-pub(crate) mod view;
+mod view;
 pub(crate) mod write;
 
 pub use blocks::DIRECT;
 pub use copy::{MOST_BYTES, MOST_RUNS};
-pub use fallocate::{PAGE, STEP_BLOCKS};
+pub use fallocate::STEP_BLOCKS;
 
 pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_blocks, has_root_room, init_mapping, shrink};
 pub(crate) use replay::{convert_run, map_run, unmap};

@@ -3,16 +3,8 @@
 
 use super::plan::check_regular;
 use crate::{FileIo, Ino, Result};
-use ondol_env::apart::Striped;
 use ondol_format::Inode;
 use ondol_journal::Piece;
-
-/// Bytes of files that were lent, or copied because they could not be.
-#[derive(Debug, Default)]
-pub(crate) struct Viewed {
-    pub(crate) lent: Striped,
-    pub(crate) copied: Striped,
-}
 
 impl FileIo<'_> {
     /// Lends up to `len` bytes from byte `offset` on, fewer at the end of the file: pieces one behind the other, which

@@ -4,6 +4,7 @@ use super::{Op, OpNode};
 use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
+use ondol_format::group::GroupDesc;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::Merge;
 
@@ -74,7 +75,7 @@ impl Op<'_> {
         let vol = self.vol;
         self.taken_inodes.push((ino, dir));
         self.mark_inode(ino, dir, true)?;
-        vol.zero_inode_table(self, ino)?;
+        zero_inode_table(self, ino)?;
         vol.shared.inode_replaced(ino);
         let guard = vol.nodes.create(ino, inode.clone()).write()?;
         self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
@@ -112,3 +113,39 @@ impl Op<'_> {
         self.touch_descriptor(g, if used { dirs } else { -dirs })
     }
 }
+
+/// Zeroes the unused end of a group's inode table before its first inode is taken from it, so that no garbage can
+/// ever pass for an inode.
+fn zero_inode_table(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    let vol = op.vol;
+    let sb = &vol.shared.sb;
+    let (g, _) = sb.group_of_inode(ino).ok_or(Error::NotFound)?;
+    let info = vol.shared.groups.get(g)?;
+    if info.inodes_zeroed() {
+        return Ok(());
+    }
+    let busy = info.busy.lock();
+    if info.inodes_zeroed() {
+        return Ok(());
+    }
+    let (gdt, offset) = sb.gdt_location(g);
+    let descs = vol.engine.read(gdt, kind::group_descs(g - g % sb.desc_per_block()))?;
+    let size = usize::from(sb.desc_size());
+    let desc = GroupDesc::parse(descs.get(offset..offset + size).unwrap_or_default());
+    let desc = desc.map_err(|e| Error::corrupt("group descriptor", gdt, e.to_string()))?;
+    let unused = if info.inode_uninit() { sb.inodes_per_group() } else { desc.itable_unused };
+    let zeros = vec![0; sb.block_size() as usize * 64];
+    let mut left = desc.table_end(sb, unused);
+    while !left.is_empty() {
+        let n = (left.end - left.start).min(64);
+        vol.engine.write_data(left.start, 0, &zeros[..n as usize * sb.block_size() as usize])?;
+        left.start += n;
+    }
+    info.set_inodes_zeroed();
+    drop(busy);
+    let flag = (offset + ondol_format::group::FLAGS_OFFSET) as u32 * 8 + INODE_ZEROED_BIT;
+    Ok(op.handle()?.merge(gdt, kind::group_descs(g - g % sb.desc_per_block()), Merge::Set { first: flag, count: 1 })?)
+}
+
+/// Bit number of INODE_ZEROED in the descriptor's flags.
+const INODE_ZEROED_BIT: u32 = ondol_format::group::INODE_ZEROED.trailing_zeros();

@@ -78,7 +78,7 @@ pub(crate) struct Op<'v> {
     in_passing: bool,
     /// Extents have become fewer by merging: a tree may fit into its root now.
     pub(crate) has_merged: bool,
-    pub(crate) orphans: crate::orphan::Changes<'v>,
+    pub(crate) orphans: crate::orphan::state::Changes<'v>,
 }
 
 impl<'v> Op<'v> {
@@ -115,7 +115,7 @@ impl<'v> Op<'v> {
             wrote_over: false,
             in_passing: false,
             has_merged: false,
-            orphans: crate::orphan::Changes::new(&vol.orphans),
+            orphans: crate::orphan::state::Changes::new(&vol.orphans),
         };
         guards.into_iter().for_each(|guard| op.join(guard));
         Ok(op)

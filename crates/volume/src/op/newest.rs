@@ -1,8 +1,7 @@
 //! What an fsync of an inode has to wait for, noted by the operations that are done to it.
 
 use super::Op;
-use crate::node::Node;
-use crate::{Fsync, Volume};
+use crate::Fsync;
 use ondol_journal::Tid;
 
 impl Op<'_> {
@@ -19,15 +18,6 @@ impl Op<'_> {
             if wrote_over {
                 self.vol.note_written(&node.guard.node);
             }
-        }
-    }
-}
-
-impl Volume {
-    /// Something of a locked inode has been written in place.
-    pub(crate) fn note_written(&self, node: &Node) {
-        if self.options.fsync == Fsync::File {
-            node.newest.note_written(self.engine.written());
         }
     }
 }

@@ -68,7 +68,7 @@ impl Op<'_> {
         let total = Cost { journal, blocks: self.granted + blocks, need: cost.need };
         if blocks > 0 {
             let promise = |need| vol.shared.groups.promise(blocks, need);
-            if !promise(cost.need) && !promise(behalf::of_thread(vol, cost.need)) {
+            if !promise(cost.need) && !promise(behalf::of_thread(&vol.shared.sb, cost.need)) {
                 return Ok(Some(total));
             }
             (self.promised, self.granted) = (self.promised + blocks, self.granted + blocks);

@@ -1,7 +1,7 @@
 //! What operations are planned with: blocks and inodes as published, or as an operation has them so far.
 
 use super::Op;
-use crate::dir::Search;
+use crate::dir::memo::Remembered;
 use crate::{Ino, Result, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
@@ -33,7 +33,7 @@ pub(crate) trait View: Reader {
     /// Whether a locked inode without names may get one: it was made without any.
     fn is_linkable(&self, ino: Ino) -> Result<bool>;
     /// What is known of a name of a locked directory without looking.
-    fn recall(&self, ino: Ino, name: &[u8]) -> Option<Search>;
+    fn recall(&self, ino: Ino, name: &[u8]) -> Option<Remembered>;
 }
 
 impl Reader for &Volume {
@@ -77,7 +77,7 @@ impl View for Op<'_> {
         self.find(ino).map(|at| self.nodes[at].guard.node.linkable.load(SeqCst))
     }
 
-    fn recall(&self, _: Ino, _: &[u8]) -> Option<Search> {
+    fn recall(&self, _: Ino, _: &[u8]) -> Option<Remembered> {
         // The operation may have changed the directory.
         None
     }

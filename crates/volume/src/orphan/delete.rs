@@ -44,7 +44,7 @@ impl<'v> InodeOps<'v> {
         }
         let nameless = node.read().is_ok_and(|state| state.inode.links == 0);
         if before == 2 && nameless {
-            self.may_be_forgotten();
+            self.vol.lookups.changed(self.vol.env.monotonic_ns());
         }
         if before == 2 || !nameless || self.vol.is_read_only() {
             return Ok(());

@@ -1,22 +1,15 @@
 //! The orphan file: a slot for every orphan.
 
-use crate::file::{Mapped, map};
-use crate::node::read_inode;
-use crate::op::Op;
-use crate::{Error, Ino, Result, Volume, kind};
+use crate::Ino;
 use ondol_env::sync::Mutex;
-use ondol_format::orphan_file;
 use ondol_journal::Kind;
 use std::collections::HashMap;
-
-/// The largest orphan file that is believed, bytes; ext4 has the same limit.
-const MAX_SIZE: u64 = 8 << 20;
 
 /// Where an orphan is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    block: u64,
-    index: u32,
+    pub(super) block: u64,
+    pub(super) index: u32,
 }
 
 /// The orphan file in memory. A slot belongs to whoever claims it until it is given back, which happens when the
@@ -41,42 +34,24 @@ struct Block {
 const SHARDS: usize = 16;
 
 impl OrphanFile {
-    /// Reads the whole file, inode `ino`.
-    ///
-    /// # Errors
-    /// Corruption of its inode or of a block, an entry that cannot be an orphan or is there twice.
-    pub(super) fn load(vol: &Volume, ino: Ino) -> Result<Self> {
-        let bad = |what: String| Error::corrupt(format!("orphan file (inode {ino})"), 0, what);
-        let inode = read_inode(&vol.shared, &*vol.engine, ino)?;
-        let block_size = u64::from(vol.shared.sb.block_size());
-        let sound = inode.is_regular() && inode.size <= MAX_SIZE && inode.size.is_multiple_of(block_size);
-        if !sound || inode.size == 0 {
-            return Err(bad(format!("mode {:#o} with {} bytes cannot be one", inode.mode, inode.size)));
-        }
-        let used = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let mut file = Self { kind: kind::orphan_file(ino, inode.generation), blocks: Vec::new(), used };
-        for at in 0..(inode.size / block_size) as u32 {
-            let mut reader = vol;
-            let Mapped::Written(block) = map(&mut reader, ino, &inode, at)?.what else {
-                return Err(bad(format!("its block {at} is not allocated")));
-            };
-            let bytes = vol.engine.read(block, file.kind)?;
-            let mut free = Vec::new();
-            for (index, orphan) in (0..).zip(orphan_file::entries(&bytes)) {
-                if orphan == 0 {
-                    free.push(index);
-                    continue;
-                }
-                check_orphan(vol, orphan).map_err(|what| bad(format!("it names inode {orphan}, {what}")))?;
-                if file.shard(orphan).lock().insert(orphan, Slot { block, index }).is_some() {
-                    return Err(bad(format!("it names inode {orphan} twice")));
-                }
-            }
-            // The first free slot is taken first.
-            free.reverse();
-            file.blocks.push(Block { at: block, free: Mutex::new(free) });
-        }
-        Ok(file)
+    /// An empty one of blocks of this kind.
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, blocks: Vec::new(), used: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// What its blocks are.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Takes in its next block, with the indices of its free slots: the last is claimed first.
+    pub(super) fn add_block(&mut self, at: u64, free: Vec<u32>) {
+        self.blocks.push(Block { at, free: Mutex::new(free) });
+    }
+
+    /// Enters an orphan that a block names; false if it has a slot already.
+    pub(super) fn enter(&self, ino: Ino, block: u64, index: u32) -> bool {
+        self.shard(ino).lock().insert(ino, Slot { block, index }).is_none()
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Slot>> {
@@ -108,11 +83,6 @@ impl OrphanFile {
         }
     }
 
-    /// Stages a slot's content: an inode, or 0.
-    pub(super) fn write(&self, op: &mut Op<'_>, slot: Slot, ino: Ino) -> Result<()> {
-        Ok(op.handle()?.write(slot.block, self.kind, slot.index as usize * 4, &ino.to_le_bytes())?)
-    }
-
     /// How many orphans are in it.
     pub(super) fn len(&self) -> usize {
         self.used.iter().map(|shard| shard.lock().len()).sum()
@@ -124,17 +94,4 @@ impl OrphanFile {
         all.sort_unstable();
         all
     }
-}
-
-/// Whether an inode may be an orphan at all: it exists, is not reserved, and is in use. Says why not.
-pub(super) fn check_orphan(vol: &Volume, ino: Ino) -> std::result::Result<(), String> {
-    let shared = &vol.shared;
-    if ino > shared.sb.inodes_count() {
-        return Err("which does not exist".into());
-    }
-    if !shared.sb.may_be_named(ino) || ino == crate::ROOT || shared.is_journal(ino) {
-        return Err("which is reserved".into());
-    }
-    let checked = shared.groups.check_freeing_inode(&shared.sb, &*vol.engine, ino);
-    checked.map_err(|e| format!("which cannot be one: {e}"))
 }

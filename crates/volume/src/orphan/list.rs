@@ -1,12 +1,9 @@
 //! The order of the orphan list, in memory.
 
-use crate::node::read_inode;
-use crate::{Error, Ino, Result, Volume, kind};
+use crate::Ino;
 use ondol_env::sync::MutexGuard;
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use ondol_format::RawSuperblock;
 use std::collections::HashMap;
-use std::mem::offset_of;
 
 /// Stands for the superblock, where the list begins and ends. No inode has this number.
 pub(super) const HEAD: Ino = 0;
@@ -46,30 +43,23 @@ impl<'v> ListGuard<'v> {
         Self { list, undo: Vec::new() }
     }
 
-    /// Reads the list from the image, if that has not been done.
-    ///
-    /// # Errors
-    /// A list that is endless, or names what cannot be an orphan.
-    pub(super) fn load(&mut self, vol: &Volume) -> Result<()> {
-        if self.list.loaded {
-            return Ok(());
-        }
+    /// Whether the list has been read from the image.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.list.loaded
+    }
+
+    /// The list is as the image has it: these inodes, from the head on. Returns how many they are.
+    pub(super) fn set_loaded(&mut self, inodes: &[Ino]) -> usize {
         let mut links = HashMap::from([(HEAD, Link::default())]);
         let mut before = HEAD;
-        let mut ino = head(vol)?;
-        while ino != HEAD {
-            check(vol, ino, before)?;
-            let inode = read_inode(&vol.shared, &*vol.engine, ino)?;
-            if links.insert(ino, Link { before, next: HEAD }).is_some() {
-                return Err(bad(format!("inode {ino} is on it twice")));
-            }
+        for &ino in inodes {
+            links.insert(ino, Link { before, next: HEAD });
             links.entry(before).or_default().next = ino;
-            (before, ino) = (ino, inode.dtime);
+            before = ino;
         }
         links.entry(HEAD).or_default().before = before;
-        vol.orphans.listed.store(links.len() - 1, SeqCst);
         (self.list.links, self.list.loaded) = (links, true);
-        Ok(())
+        self.list.links.len() - 1
     }
 
     pub(super) fn contains(&self, ino: Ino) -> bool {
@@ -140,24 +130,4 @@ impl Drop for ListGuard<'_> {
             };
         }
     }
-}
-
-/// The head of the list as published.
-fn head(vol: &Volume) -> Result<Ino> {
-    let (block, at) = vol.shared.sb.superblock_location();
-    let bytes = vol.engine.read(block, kind::SUPERBLOCK)?;
-    let word = bytes.get(at + offset_of!(RawSuperblock, s_last_orphan)..).and_then(|b| b.first_chunk());
-    word.map(|b| u32::from_le_bytes(*b)).ok_or_else(|| Error::corrupt("superblock", block, "short block"))
-}
-
-/// Whether `ino`, which is named behind `before`, may be an orphan at all.
-fn check(vol: &Volume, ino: Ino, before: Ino) -> Result<()> {
-    super::file::check_orphan(vol, ino).map_err(|what| match before {
-        HEAD => bad(format!("it begins with inode {ino}, {what}")),
-        before => bad(format!("inode {before} is followed by {ino}, {what}")),
-    })
-}
-
-fn bad(what: String) -> Error {
-    Error::corrupt("orphan list", 0, what)
 }

@@ -1,6 +1,7 @@
 //! What happens to orphans when a volume is mounted.
 
 use super::list::ListGuard;
+use super::load;
 use crate::alloc::Need;
 use crate::op::{Cost, Op};
 use crate::{Ino, InodeOps, Result};
@@ -42,10 +43,10 @@ impl InodeOps<'_> {
     pub(crate) fn orphans_found(self) -> Result<Vec<Ino>> {
         let mut all = {
             let mut list = ListGuard::new(self.vol.orphans.list.lock());
-            list.load(self.vol)?;
+            load::list(self.vol, &mut list)?;
             list.inodes()
         };
-        if let Some(file) = self.vol.orphans.file(self.vol)? {
+        if let Some(file) = load::file(self.vol)? {
             let in_file = file.inodes();
             if let Some(twice) = all.iter().find(|ino| in_file.binary_search(ino).is_ok()) {
                 let what = format!("inode {twice} is also in the orphan file");

@@ -39,7 +39,7 @@ pub(super) struct Want {
 impl Want {
     /// For the first attempt: no locks, and as much space as is usual.
     pub(super) fn usual(vol: &Volume, plan: &Plan<'_>) -> Self {
-        let need = behalf::of_owner(vol, plan.caller);
+        let need = behalf::of_owner(&vol.shared.sb, plan.caller);
         Self { locks: BTreeMap::new(), cost: Cost { journal: plan.usual(vol), blocks: 0, need } }
     }
 

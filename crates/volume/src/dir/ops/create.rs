@@ -42,7 +42,7 @@ pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &N
     }
     let (inherited, of_inode) = new.plan(view, parent)?;
     let needs = of_inode + slot.needs(view.inode(parent)?)? + Needs { journal: 1, blocks: 0 };
-    let need = behalf::of_owner(view.volume(), new.caller);
+    let need = behalf::of_owner(&view.volume().shared.sb, new.caller);
     Ok(((slot, inherited), Cost { journal: needs.journal, blocks: needs.blocks, need }))
 }
 

@@ -54,7 +54,9 @@ impl Namespace<'_> {
             b".." => Ok(Dir::new(self.vol, parent.ino, inode)?.parent(&mut &*self.vol)?.0),
             name => {
                 let search = find_in(&mut &*self.vol, parent.ino, inode, name)?;
-                parent.names.keep(name, &search);
+                if let Some(found) = search.remembered() {
+                    parent.names.keep(name, found);
+                }
                 Ok(search.found()?.ino)
             }
         }

@@ -75,7 +75,7 @@ pub(crate) fn find(view: &mut dyn View, ino: Ino, name: &[u8]) -> Result<Search>
 
 fn find_seen(view: &mut dyn View, dir: &Dir, name: &[u8]) -> Result<Search> {
     match view.recall(dir.ino, name) {
-        Some(search) => Ok(search),
+        Some(found) => Ok(found.into()),
         None => search::search(view, dir, name),
     }
 }

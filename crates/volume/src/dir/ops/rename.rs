@@ -90,7 +90,8 @@ impl Plan {
     /// As [`Namespace::rename`].
     pub(crate) fn settle(&mut self, view: &mut dyn View, names: &Names<'_>, circle: &Circle) -> Result<Cost> {
         let victim = self.check(view, names, circle)?;
-        let need = self.whiteout.as_ref().map_or(Need::Ordinary, |w| behalf::of_owner(view.volume(), w.new.caller));
+        let need =
+            self.whiteout.as_ref().map_or(Need::Ordinary, |w| behalf::of_owner(&view.volume().shared.sb, w.new.caller));
         Ok(Cost { need, ..self.cost(view.inode(names.to)?, victim)? })
     }
 

@@ -52,7 +52,7 @@ impl Namespace<'_> {
         let cost = Cost {
             journal: needs.journal + orphan::COST,
             blocks: needs.blocks,
-            need: behalf::of_owner(self.vol, caller),
+            need: behalf::of_owner(&self.vol.shared.sb, caller),
         };
         let mut op = Op::begin(self.vol, locked.into_guards(), cost)?;
         let ino = init::make(&mut op, dir, new, &inherited)?;
