@@ -11,14 +11,19 @@ use std::fmt::Write;
 /// Runs of a difference that are told.
 const TOLD: usize = 8;
 
-impl Checker<'_> {
+/// The pass over the bitmaps, when everything in use is known.
+pub(super) struct BitmapPass<'c, 'a> {
+    pub(super) checker: &'c mut Checker<'a>,
+}
+
+impl BitmapPass<'_, '_> {
     pub(super) fn check_bitmaps(&mut self) -> Result<()> {
-        let groups = self.sb.groups();
+        let groups = self.checker.sb.groups();
         for g in 0..groups {
-            self.tell(Pass::Bitmaps, g.into(), groups.into());
-            let clusters = self.space.used_in(g, self.sb.clusters_in_group(g));
-            self.report.blocks += u64::from(clusters) * u64::from(self.sb.cluster_ratio());
-            let Some(desc) = self.descs.get(g as usize).copied().flatten() else { continue };
+            self.checker.tell(Pass::Bitmaps, g.into(), groups.into());
+            let clusters = self.checker.space.used_in(g, self.checker.sb.clusters_in_group(g));
+            self.checker.report.blocks += u64::from(clusters) * u64::from(self.checker.sb.cluster_ratio());
+            let Some(desc) = self.checker.descs.get(g as usize).copied().flatten() else { continue };
             self.check_block_bitmap(g, &desc)?;
             self.check_inode_bitmap(g, &desc)?;
         }
@@ -26,10 +31,10 @@ impl Checker<'_> {
     }
 
     fn check_block_bitmap(&mut self, g: u32, desc: &GroupDesc) -> Result<()> {
-        let bits = self.sb.clusters_in_group(g);
-        let bytes = self.block_size();
+        let bits = self.checker.sb.clusters_in_group(g);
+        let bytes = self.checker.block_size();
         let mut used = vec![0; bytes];
-        if let Some(map) = self.space.group(g) {
+        if let Some(map) = self.checker.space.group(g) {
             let len = map.len().min(bytes);
             used[..len].copy_from_slice(&map[..len]);
         }
@@ -39,9 +44,9 @@ impl Checker<'_> {
             self.check_only_metadata(g, &used);
         } else {
             let place = Where::block(desc.block_bitmap);
-            let first = self.sb.group_first_block(g);
-            let csum = (desc.block_bitmap_csum, self.sb.clusters_per_group());
-            let numbers = (bits, first, self.sb.cluster_ratio());
+            let first = self.checker.sb.group_first_block(g);
+            let csum = (desc.block_bitmap_csum, self.checker.sb.clusters_per_group());
+            let numbers = (bits, first, self.checker.sb.cluster_ratio());
             self.check_map(format!("block bitmap of group {g}"), place, &used, numbers, csum)?;
         }
         self.check_count(g, "free blocks", desc.free_blocks, free);
@@ -49,10 +54,12 @@ impl Checker<'_> {
     }
 
     fn check_inode_bitmap(&mut self, g: u32, desc: &GroupDesc) -> Result<()> {
-        let bits = self.sb.inodes_per_group();
-        let mut used = vec![0; self.block_size()];
+        let bits = self.checker.sb.inodes_per_group();
+        let mut used = vec![0; self.checker.block_size()];
         let mut dirs = 0;
-        for (i, entry) in self.found.group(g).unwrap_or_default().iter().enumerate().filter(|(_, entry)| entry.used) {
+        for (i, entry) in
+            self.checker.found.group(g).unwrap_or_default().iter().enumerate().filter(|(_, entry)| entry.used)
+        {
             bitmap::set(&mut used, i);
             dirs += u32::from(entry.file_type == Some(FileType::Directory));
         }
@@ -64,7 +71,11 @@ impl Checker<'_> {
             let csum = (desc.inode_bitmap_csum, bits);
             self.check_map(format!("inode bitmap of group {g}"), place, &used, (bits, first, 1), csum)?;
         } else if free != bits {
-            self.problem(format!("group descriptor {g}"), Where::NONE, "inodes are in use, but it says none ever was");
+            self.checker.problem(
+                format!("group descriptor {g}"),
+                Where::NONE,
+                "inodes are in use, but it says none ever was",
+            );
         }
         self.check_count(g, "free inodes", desc.free_inodes, free);
         self.check_count(g, "directories", desc.used_dirs, dirs);
@@ -72,24 +83,28 @@ impl Checker<'_> {
     }
 
     fn has_uninit(&self) -> bool {
-        self.sb.features().has_group_desc_csum()
+        self.checker.sb.features().has_group_desc_csum()
     }
 
     fn check_count(&mut self, g: u32, what: &str, said: u32, found: u32) {
         if said != found {
-            self.problem(format!("group descriptor {g}"), Where::NONE, format!("{said} {what}, counted {found}"));
+            self.checker.problem(
+                format!("group descriptor {g}"),
+                Where::NONE,
+                format!("{said} {what}, counted {found}"),
+            );
         }
     }
 
     /// A group whose bitmap was never written holds nothing but metadata.
     fn check_only_metadata(&mut self, g: u32, used: &[u8]) {
-        let first = self.sb.group_first_block(g);
+        let first = self.checker.sb.group_first_block(g);
         let mut at = 0;
         while let Some(bit) = bitmap::find_next_one(used, at, used.len() * 8) {
-            let block = first + bit as u64 * u64::from(self.sb.cluster_ratio());
-            if !self.space.is_metadata(block) {
+            let block = first + bit as u64 * u64::from(self.checker.sb.cluster_ratio());
+            if !self.checker.space.is_metadata(block) {
                 let text = "the group is said to be unused, but a file has this block";
-                self.problem(format!("group descriptor {g}"), Where::block(block), text);
+                self.checker.problem(format!("group descriptor {g}"), Where::block(block), text);
                 return;
             }
             at = bit + 1;
@@ -107,21 +122,21 @@ impl Checker<'_> {
         (stored, covered): (u32, u32),
     ) -> Result<()> {
         let Some(block) = place.block else { return Ok(()) };
-        let map = self.read(block)?;
-        if let Some(seed) = self.sb.csum_seed() {
+        let map = self.checker.read(block)?;
+        if let Some(seed) = self.checker.sb.csum_seed() {
             let computed = bitmap::checksum(seed, &map, covered);
-            if !GroupDesc::bitmap_csum_matches(stored, computed, self.sb.desc_size()) {
+            if !GroupDesc::bitmap_csum_matches(stored, computed, self.checker.sb.desc_size()) {
                 let text = format!("checksum {stored:#010x}, computed {computed:#010x}");
-                self.problem(structure.clone(), place, text);
+                self.checker.problem(structure.clone(), place, text);
             }
         }
         if !bitmap::is_padded(&map, bits as usize) {
-            self.problem(structure.clone(), place, "the bits behind its end are not set");
+            self.checker.problem(structure.clone(), place, "the bits behind its end are not set");
         }
         for (what, a, b) in [("marked used, but free", &map[..], used), ("in use, but marked free", used, &map[..])] {
             let runs = only_in(a, b, bits as usize);
             if !runs.is_empty() {
-                self.problem(structure.clone(), place, format!("{what}: {}", list(&runs, first, step.into())));
+                self.checker.problem(structure.clone(), place, format!("{what}: {}", list(&runs, first, step.into())));
             }
         }
         Ok(())

@@ -28,14 +28,19 @@ impl Bounds {
 /// The names met so far that a further one may repeat.
 pub(super) type Names = HashSet<Vec<u8>>;
 
-impl Checker<'_> {
+/// The pass over all directories: their blocks, indexes, entries and names.
+pub(super) struct DirectoryPass<'c, 'a> {
+    pub(super) checker: &'c mut Checker<'a>,
+}
+
+impl DirectoryPass<'_, '_> {
     pub(super) fn check_directories(&mut self) -> Result<()> {
-        let total = self.dirs.len();
+        let total = self.checker.dirs.len();
         for at in 0..total {
             if at % 256 == 0 {
-                self.tell(Pass::Directories, at as u64, total as u64);
+                self.checker.tell(Pass::Directories, at as u64, total as u64);
             }
-            if self.dirs[at].indexed {
+            if self.checker.dirs[at].indexed {
                 self.check_htree(at)?;
             } else {
                 self.check_linear(at)?;
@@ -45,15 +50,15 @@ impl Checker<'_> {
     }
 
     fn check_linear(&mut self, at: usize) -> Result<()> {
-        if let Some(stored) = self.dirs[at].inline.take() {
+        if let Some(stored) = self.checker.dirs[at].inline.take() {
             return self.check_inline_dir(at, &stored);
         }
         let mut names = Names::new();
-        let runs = self.dirs[at].runs.clone();
+        let runs = self.checker.dirs[at].runs.clone();
         for run in runs {
             for i in 0..run.len {
                 let block = run.start + u64::from(i);
-                let bytes = self.read(block)?;
+                let bytes = self.checker.read(block)?;
                 let first = run.logical == 0 && i == 0;
                 self.check_leaf(at, block, &bytes, first, None, &mut names);
             }
@@ -71,14 +76,14 @@ impl Checker<'_> {
         bounds: Option<Bounds>,
         names: &mut Names,
     ) {
-        let Dir { ino, generation, .. } = self.dirs[at];
+        let Dir { ino, generation, .. } = self.checker.dirs[at];
         let place = Where::inode(ino).in_block(block);
-        if let Some(seed) = self.sb.inode_seed(ino, generation)
+        if let Some(seed) = self.checker.sb.inode_seed(ino, generation)
             && let Err(e) = dirent::verify(bytes, seed, Place::NONE)
         {
-            self.broken(place, &e);
+            self.checker.broken(place, &e);
         }
-        let view = match DirBlock::new(bytes, self.has_csum(), Place::NONE) {
+        let view = match DirBlock::new(bytes, self.checker.has_csum(), Place::NONE) {
             Ok(view) => view,
             // Told already, with the checksum; the entries are as they would be without a tail.
             Err(_) => match DirBlock::new(bytes, false, Place::NONE) {
@@ -103,7 +108,7 @@ impl Checker<'_> {
         for entry in view.entries() {
             let entry = match entry {
                 Ok(entry) => entry,
-                Err(e) => return self.broken(place, &e),
+                Err(e) => return self.checker.broken(place, &e),
             };
             if first && count < 2 {
                 self.check_dot(at, place, &entry, count == 0, view);
@@ -113,28 +118,28 @@ impl Checker<'_> {
             count += 1;
         }
         if first && count < 2 {
-            self.problem("directory", place, "'.' or '..' is missing");
+            self.checker.problem("directory", place, "'.' or '..' is missing");
         }
     }
 
     /// The first two entries of a directory, in a view of its block 0.
     pub(super) fn check_dot(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, dot: bool, view: &DirBlock<'_>) {
         let want: &[u8] = if dot { b"." } else { b".." };
-        let own = self.dirs[at].ino;
+        let own = self.checker.dirs[at].ino;
         if entry.name != want || entry.ino == 0 || (dot && entry.ino != own) {
             let (name, want) = (printable(entry.name), printable(want));
             let text = format!("'{name}' (inode {}) stands where '{want}' must be", entry.ino);
-            self.problem("directory", place, text);
+            self.checker.problem("directory", place, text);
             return;
         }
         if view.byte_behind(entry).is_some_and(|byte| byte != 0) {
-            self.problem("directory", place, "no zero behind '.' or '..'");
+            self.checker.problem("directory", place, "no zero behind '.' or '..'");
         }
         if !dot {
-            self.dirs[at].dotdot = entry.ino;
+            self.checker.dirs[at].dotdot = entry.ino;
         }
         self.check_type(place, entry);
-        self.found.add_name(entry.ino);
+        self.checker.found.add_name(entry.ino);
     }
 
     fn check_entry(
@@ -147,51 +152,55 @@ impl Checker<'_> {
     ) {
         let name = printable(entry.name);
         if !dirent::is_valid_name(entry.name) {
-            self.problem("directory entry", place, format!("'{name}' is no name"));
+            self.checker.problem("directory entry", place, format!("'{name}' is no name"));
         }
         if let Some(bounds) = bounds {
             let major = bounds.hash.hash(entry.name).major;
             if !bounds.contain(major) {
-                self.problem("htree", place, format!("'{name}' with hash {major:#x} is in the wrong leaf"));
+                self.checker.problem("htree", place, format!("'{name}' with hash {major:#x} is in the wrong leaf"));
             }
         }
         if !names.insert(entry.name.to_vec()) {
-            self.problem("directory entry", place, format!("'{name}' is there twice"));
+            self.checker.problem("directory entry", place, format!("'{name}' is there twice"));
         }
-        let exists = entry.ino <= self.sb.inodes_count() && entry.ino >= self.sb.first_ino();
-        if !exists || self.is_nameless(entry.ino) {
+        let exists = entry.ino <= self.checker.sb.inodes_count() && entry.ino >= self.checker.sb.first_ino();
+        if !exists || self.checker.is_nameless(entry.ino) {
             let what = if entry.ino == crate::ROOT { "the root" } else { "which no name may have" };
-            self.problem("directory entry", place, format!("'{name}' names inode {}, {what}", entry.ino));
+            self.checker.problem("directory entry", place, format!("'{name}' names inode {}, {what}", entry.ino));
             return;
         }
-        if self.found.get(entry.ino).is_none() {
-            self.problem("directory entry", place, format!("'{name}' names inode {}, which is not in use", entry.ino));
+        if self.checker.found.get(entry.ino).is_none() {
+            self.checker.problem(
+                "directory entry",
+                place,
+                format!("'{name}' names inode {}, which is not in use", entry.ino),
+            );
             return;
         }
         self.check_type(place, entry);
-        self.found.add_name(entry.ino);
-        if let Some(&child) = self.dir_index.get(&entry.ino) {
-            self.adopt(child, self.dirs[at].ino, place, &name);
+        self.checker.found.add_name(entry.ino);
+        if let Some(&child) = self.checker.dir_index.get(&entry.ino) {
+            self.adopt(child, self.checker.dirs[at].ino, place, &name);
         }
     }
 
     fn adopt(&mut self, child: usize, parent: Ino, place: Where, name: &str) {
-        if self.dirs[child].parent == 0 {
-            self.dirs[child].parent = parent;
+        if self.checker.dirs[child].parent == 0 {
+            self.checker.dirs[child].parent = parent;
             return;
         }
-        let text = format!("'{name}' is a second name of directory {}", self.dirs[child].ino);
-        self.problem("directory entry", place, text);
+        let text = format!("'{name}' is a second name of directory {}", self.checker.dirs[child].ino);
+        self.checker.problem("directory entry", place, text);
     }
 
     /// The type in an entry is that of its inode, or is not said.
     fn check_type(&mut self, place: Where, entry: &DirEntry<'_>) {
-        let known = self.found.get(entry.ino).and_then(|found| found.file_type);
-        let want = known.map_or(0, |t| if self.has_filetype() { t.dirent_code() } else { 0 });
+        let known = self.checker.found.get(entry.ino).and_then(|found| found.file_type);
+        let want = known.map_or(0, |t| if self.checker.has_filetype() { t.dirent_code() } else { 0 });
         if entry.file_type != want && entry.file_type != 0 && known.is_some() {
             let name = printable(entry.name);
             let text = format!("'{name}' has type {}, its inode {} is of type {want}", entry.file_type, entry.ino);
-            self.problem("directory entry", place, text);
+            self.checker.problem("directory entry", place, text);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Indexed directories: that every block is reached once, and every name is where it is looked for.
 
-use super::Checker;
-use super::dir::{Bounds, Names};
+use super::dir::{Bounds, DirectoryPass, Names};
 use super::report::Where;
 use crate::Result;
 use ondol_format::dirent::DirBlock;
@@ -21,34 +20,34 @@ struct Tree {
     bad: bool,
 }
 
-impl Checker<'_> {
+impl DirectoryPass<'_, '_> {
     pub(super) fn check_htree(&mut self, at: usize) -> Result<()> {
-        let place = Where::inode(self.dirs[at].ino);
-        if !self.sb.has_compat(Compat::DIR_INDEX) {
-            self.problem("htree", place, "an indexed directory on a volume without dir_index");
+        let place = Where::inode(self.checker.dirs[at].ino);
+        if !self.checker.sb.has_compat(Compat::DIR_INDEX) {
+            self.checker.problem("htree", place, "an indexed directory on a volume without dir_index");
         }
         let Some(block) = self.dir_block(at, 0) else {
-            self.problem("htree", place, "it has no root");
+            self.checker.problem("htree", place, "it has no root");
             return Ok(());
         };
-        let bytes = self.read(block)?;
+        let bytes = self.checker.read(block)?;
         let place = place.in_block(block);
         self.verify_dx(at, place, &bytes);
         self.check_dots(at, place, &bytes);
-        let levels = htree::max_levels(self.sb.has_incompat(Incompat::LARGEDIR));
-        let (info, root) = match DxBlock::root(&bytes, self.has_csum(), levels, Place::NONE) {
+        let levels = htree::max_levels(self.checker.sb.has_incompat(Incompat::LARGEDIR));
+        let (info, root) = match DxBlock::root(&bytes, self.checker.has_csum(), levels, Place::NONE) {
             Ok(root) => root,
             Err(e) => {
-                self.broken(place, &e);
+                self.checker.broken(place, &e);
                 return Ok(());
             }
         };
-        let blocks = self.dirs[at].blocks as usize;
-        let mut hash = self.sb.dx_hash_of(info.hash_version);
+        let blocks = self.checker.dirs[at].blocks as usize;
+        let mut hash = self.checker.sb.dx_hash_of(info.hash_version);
         // Whoever has made names since Linux writes the hint has written it; names of before are of signed characters.
-        hash.unsigned &= self.sb.has_hash_hint();
+        hash.unsigned &= self.checker.sb.has_hash_hint();
         // Bounded by the blocks that the directory really has, whatever its size says.
-        let mapped: usize = self.dirs[at].runs.iter().map(|run| run.len as usize).sum();
+        let mapped: usize = self.checker.dirs[at].runs.iter().map(|run| run.len as usize).sum();
         let mut tree = Tree { dir: at, hash, seen: vec![false; blocks.min(mapped)], names: Names::new(), bad: false };
         if let Some(root_seen) = tree.seen.first_mut() {
             *root_seen = true;
@@ -56,7 +55,7 @@ impl Checker<'_> {
         self.check_level(&mut tree, root, info.indirect_levels, place, (0, None))?;
         let missed = tree.seen.iter().position(|seen| !seen);
         if let (Some(missed), false) = (missed, tree.bad) {
-            self.problem("htree", place, format!("the index does not name block {missed} of the directory"));
+            self.checker.problem("htree", place, format!("the index does not name block {missed} of the directory"));
         }
         Ok(())
     }
@@ -72,7 +71,7 @@ impl Checker<'_> {
     ) -> Result<()> {
         if let Err(e) = dx.check(tree.seen.len() as u32, Place::NONE) {
             tree.bad = true;
-            self.broken(place, &e);
+            self.checker.broken(place, &e);
             return Ok(());
         }
         for i in 0..dx.count() {
@@ -80,7 +79,11 @@ impl Checker<'_> {
             let from = if i == 0 { range.0 } else { entry.hash };
             let to = dx.entry(i + 1).map(|next| next.hash).or(range.1);
             if from & !1 < range.0 & !1 || range.1.is_some_and(|end| from & !1 > end & !1) {
-                self.problem("htree", place, format!("entry {i} with hash {from:#x} does not belong into this block"));
+                self.checker.problem(
+                    "htree",
+                    place,
+                    format!("entry {i} with hash {from:#x} does not belong into this block"),
+                );
             }
             self.check_child(tree, entry, levels, place, (from, to))?;
         }
@@ -100,12 +103,12 @@ impl Checker<'_> {
             Some(seen) if !*seen => *seen = true,
             _ => {
                 tree.bad = true;
-                self.problem("htree", place, format!("block {logical} of the directory is named twice"));
+                self.checker.problem("htree", place, format!("block {logical} of the directory is named twice"));
                 return Ok(());
             }
         }
         let Some(block) = self.dir_block(tree.dir, logical) else { return Ok(()) };
-        let bytes = self.read(block)?;
+        let bytes = self.checker.read(block)?;
         let place = place.in_block(block);
         if levels == 0 {
             // Only names of one hash that spans two leaves can meet across them.
@@ -117,22 +120,22 @@ impl Checker<'_> {
             return Ok(());
         }
         self.verify_dx(tree.dir, place, &bytes);
-        match DxBlock::node(&bytes, self.has_csum(), Place::NONE) {
+        match DxBlock::node(&bytes, self.checker.has_csum(), Place::NONE) {
             Ok(node) => self.check_level(tree, node, levels - 1, place, range),
             Err(e) => {
                 tree.bad = true;
-                self.broken(place, &e);
+                self.checker.broken(place, &e);
                 Ok(())
             }
         }
     }
 
     fn verify_dx(&mut self, at: usize, place: Where, bytes: &[u8]) {
-        let dir = &self.dirs[at];
-        if let Some(seed) = self.sb.inode_seed(dir.ino, dir.generation)
+        let dir = &self.checker.dirs[at];
+        if let Some(seed) = self.checker.sb.inode_seed(dir.ino, dir.generation)
             && let Err(e) = htree::verify(bytes, seed, Place::NONE)
         {
-            self.broken(place, &e);
+            self.checker.broken(place, &e);
         }
     }
 
@@ -142,14 +145,14 @@ impl Checker<'_> {
         for (offset, dot) in [(0, true), (12, false)] {
             match view.entry_at(offset) {
                 Ok(entry) => self.check_dot(at, place, &entry, dot, &view),
-                Err(e) => self.broken(place, &e),
+                Err(e) => self.checker.broken(place, &e),
             }
         }
     }
 
     /// Where block `logical` of a directory lies.
     fn dir_block(&self, at: usize, logical: u32) -> Option<u64> {
-        let runs = &self.dirs[at].runs;
+        let runs = &self.checker.dirs[at].runs;
         let i = runs.partition_point(|run| run.logical + u64::from(run.len) <= u64::from(logical));
         let run = runs.get(i)?;
         u64::from(logical).checked_sub(run.logical).map(|from| run.start + from)

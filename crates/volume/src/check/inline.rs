@@ -1,6 +1,6 @@
 //! Contents that lie in the inode.
 
-use super::dir::Names;
+use super::dir::{DirectoryPass, Names};
 use super::report::Where;
 use super::{Checker, Dir};
 use crate::inline::{self, IN_BLOCK};
@@ -8,6 +8,27 @@ use crate::{Error, Ino, Result};
 use ondol_format::dirent::DirBlock;
 use ondol_format::inode::FileType;
 use ondol_format::{Inode, Place};
+
+impl DirectoryPass<'_, '_> {
+    /// The entries of a directory in its inode: a number instead of "." and "..", then two lists.
+    pub(super) fn check_inline_dir(&mut self, at: usize, stored: &[u8]) -> Result<()> {
+        let ino = self.checker.dirs[at].ino;
+        let place = Where::inode(ino);
+        let parent = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        self.checker.dirs[at].dotdot = parent;
+        self.checker.found.add_name(ino);
+        self.checker.found.add_name(parent);
+        let mut names = Names::new();
+        let (first, second) = stored.split_at(IN_BLOCK.min(stored.len()));
+        for list in [first.get(4..).unwrap_or_default(), second] {
+            match DirBlock::new(list, false, Place::NONE) {
+                Ok(view) => self.check_entries(at, place, &view, false, None, &mut names),
+                Err(e) => self.checker.broken(place, &e),
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Checker<'_> {
     /// Checks an inode that has its contents itself.
@@ -47,24 +68,5 @@ impl Checker<'_> {
         let (generation, runs) = (inode.generation, Vec::new());
         let inline = Some(stored);
         self.dirs.push(Dir { ino, generation, indexed: false, runs, blocks: 0, inline, dotdot: 0, parent: 0 });
-    }
-
-    /// The entries of a directory in its inode: a number instead of "." and "..", then two lists.
-    pub(super) fn check_inline_dir(&mut self, at: usize, stored: &[u8]) -> Result<()> {
-        let ino = self.dirs[at].ino;
-        let place = Where::inode(ino);
-        let parent = stored.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        self.dirs[at].dotdot = parent;
-        self.found.add_name(ino);
-        self.found.add_name(parent);
-        let mut names = Names::new();
-        let (first, second) = stored.split_at(IN_BLOCK.min(stored.len()));
-        for list in [first.get(4..).unwrap_or_default(), second] {
-            match DirBlock::new(list, false, Place::NONE) {
-                Ok(view) => self.check_entries(at, place, &view, false, None, &mut names),
-                Err(e) => self.broken(place, &e),
-            }
-        }
-        Ok(())
     }
 }

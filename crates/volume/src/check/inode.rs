@@ -186,10 +186,10 @@ impl Checker<'_> {
             && self.sb.has_incompat(Incompat::EXTENTS)
             && Node::parse(&inode.i_block, None, Place::NONE).is_ok_and(|node| !node.is_empty());
         if looks_like_extents {
-            self.bad_map(walk, None, "an extent tree without the flag that says so".into());
+            walk.bad_map(self, None, "an extent tree without the flag that says so".into());
             return Ok(());
         }
-        self.walk(walk, inode)
+        walk.read_map(self, inode)
     }
 
     fn check_size(&mut self, ino: Ino, inode: &Inode, walk: &Walk) {

@@ -87,97 +87,92 @@ impl Walk {
     }
 }
 
-impl Checker<'_> {
+impl Walk {
     /// Reads the whole map of an inode that has one.
-    pub(super) fn walk(&mut self, walk: &mut Walk, inode: &Inode) -> Result<()> {
+    pub(super) fn read_map(&mut self, checker: &mut Checker<'_>, inode: &Inode) -> Result<()> {
         if is_inline(inode) {
-            self.bad_map(walk, None, "its contents lie in the inode".into());
+            self.bad_map(checker, None, "its contents lie in the inode".into());
             return Ok(());
         }
         if inode.has_extents() {
-            return self.extent_node(walk, &inode.i_block, None, (None, u64::from(extent::MAX_LOGICAL)), None);
+            return self.extent_node(checker, &inode.i_block, None, (None, u64::from(extent::MAX_LOGICAL)), None);
         }
-        let entries = self.block_size() as u64 / 4;
+        let entries = checker.block_size() as u64 / 4;
         for i in 0..12 {
-            self.pointer(walk, inode.block_word(i), i as u64, 0)?;
+            self.pointer(checker, inode.block_word(i), i as u64, 0)?;
         }
         let mut logical = 12;
         for level in 1..=3u32 {
-            self.pointer(walk, inode.block_word(11 + level as usize), logical, level)?;
+            self.pointer(checker, inode.block_word(11 + level as usize), logical, level)?;
             logical += entries.pow(level);
         }
         Ok(())
     }
 
-    pub(super) fn bad_map(&mut self, walk: &mut Walk, block: Option<u64>, text: String) {
-        walk.bad += 1;
-        if walk.bad <= TOLD {
-            self.problem("block map", Where { block, inode: Some(walk.ino) }, text);
-        } else if walk.bad == TOLD + 1 {
-            self.problem("block map", Where::inode(walk.ino), "more pointers are wrong");
+    pub(super) fn bad_map(&mut self, checker: &mut Checker<'_>, block: Option<u64>, text: String) {
+        self.bad += 1;
+        if self.bad <= TOLD {
+            checker.problem("block map", Where { block, inode: Some(self.ino) }, text);
+        } else if self.bad == TOLD + 1 {
+            checker.problem("block map", Where::inode(self.ino), "more pointers are wrong");
         }
     }
 
     /// Claims blocks for an inode; false if one of them had been claimed, or cannot be.
-    fn take(&mut self, walk: &mut Walk, start: u64, len: u32, what: &str) -> bool {
-        if !self.on_volume(start, len.into()) {
+    fn take(&mut self, checker: &mut Checker<'_>, start: u64, len: u32, what: &str) -> bool {
+        if !checker.on_volume(start, len.into()) {
             let end = start.saturating_add(len.into());
-            self.bad_map(walk, None, format!("{what} {start}..{end} does not lie on the volume"));
+            self.bad_map(checker, None, format!("{what} {start}..{end} does not lie on the volume"));
             return false;
         }
-        let Some((block, count)) = self.space.claim(start, len.into()) else { return true };
-        let own = self.space.is_metadata(block);
-        if !own && self.shares_blocks() {
+        let Some((block, count)) = checker.space.claim(start, len.into()) else { return true };
+        let own = checker.space.is_metadata(block);
+        if !own && checker.shares_blocks() {
             return false;
         }
         let whose = if own { "the file system itself" } else { "another file, or twice here" };
-        self.bad_map(walk, Some(block), format!("{count} blocks from here on are in use by {whose}"));
+        self.bad_map(checker, Some(block), format!("{count} blocks from here on are in use by {whose}"));
         false
     }
 
-    /// Whether files may have blocks in common: on volumes that are never written to.
-    fn shares_blocks(&self) -> bool {
-        self.sb.has_ro_compat(RoCompat::SHARED_BLOCKS)
-    }
-
     /// Claims the clusters of a run of contents that begins with block `logical`; neighbours may share one.
-    fn take_clusters(&mut self, walk: &mut Walk, logical: u64, start: u64, len: u64) {
-        let ratio = u64::from(self.sb.cluster_ratio());
+    fn take_clusters(&mut self, checker: &mut Checker<'_>, logical: u64, start: u64, len: u64) {
+        let ratio = u64::from(checker.sb.cluster_ratio());
         if ratio == 1 {
-            walk.clusters += len;
+            self.clusters += len;
             return;
         }
         if logical % ratio != start % ratio {
             let text = format!("logical block {logical} does not lie in its place in a cluster");
-            return self.bad_map(walk, Some(start), text);
+            return self.bad_map(checker, Some(start), text);
         }
         let (first, last) = (start / ratio, (start + (len - 1)) / ratio);
-        let shared = walk.last_cluster == Some((logical / ratio, first));
+        let shared = self.last_cluster == Some((logical / ratio, first));
         let own = first + u64::from(shared);
-        walk.last_cluster = Some(((logical + (len - 1)) / ratio, last));
+        self.last_cluster = Some(((logical + (len - 1)) / ratio, last));
         if own > last {
             return;
         }
-        walk.clusters += last + 1 - own;
-        if let Some(block) = self.space.mark_clusters(own * ratio, (last + 1 - own) * ratio)
-            && !self.shares_blocks()
+        self.clusters += last + 1 - own;
+        if let Some(block) = checker.space.mark_clusters(own * ratio, (last + 1 - own) * ratio)
+            && !checker.shares_blocks()
         {
-            self.bad_map(walk, Some(block), "its cluster is in use by something else, or twice here".into());
+            self.bad_map(checker, Some(block), "its cluster is in use by something else, or twice here".into());
         }
     }
 
     /// Claims the cluster of a block of the map itself.
-    fn take_map_cluster(&mut self, walk: &mut Walk, block: u64) {
-        walk.clusters += 1;
-        if let Some(block) = self.space.mark_clusters(block, 1) {
-            self.bad_map(walk, Some(block), "its cluster is in use by something else".into());
+    fn take_map_cluster(&mut self, checker: &mut Checker<'_>, block: u64) {
+        self.clusters += 1;
+        if let Some(block) = checker.space.mark_clusters(block, 1) {
+            self.bad_map(checker, Some(block), "its cluster is in use by something else".into());
         }
     }
 
     /// One node of an extent tree. `range` is what its entries may cover: the index above it demands where it begins.
     fn extent_node(
         &mut self,
-        walk: &mut Walk,
+        checker: &mut Checker<'_>,
         bytes: &[u8],
         depth: Option<u16>,
         range: (Option<u32>, u64),
@@ -186,91 +181,98 @@ impl Checker<'_> {
         let node = match Node::parse(bytes, depth, Place::NONE) {
             Ok(node) => node,
             Err(e) => {
-                self.bad_map(walk, block, super::report::words(&e).1);
+                self.bad_map(checker, block, super::report::words(&e).1);
                 return Ok(());
             }
         };
         match (range.0, node.logical(0)) {
-            (Some(_), None) => self.bad_map(walk, block, "a node below the root without entries".into()),
+            (Some(_), None) => self.bad_map(checker, block, "a node below the root without entries".into()),
             (Some(want), Some(first)) if want != first => {
-                self.bad_map(walk, block, format!("a node begins at logical block {first}, its index at {want}"));
+                self.bad_map(checker, block, format!("a node begins at logical block {first}, its index at {want}"));
             }
             _ => {}
         }
         if node.is_leaf() {
-            node.extents().for_each(|extent| self.extent(walk, &extent, range.1, block));
+            node.extents().for_each(|extent| self.extent(checker, &extent, range.1, block));
             return Ok(());
         }
         for i in 0..node.len() {
             let Some(index) = node.index(i) else { break };
             let end = node.logical(i + 1).map_or(range.1, u64::from);
             if u64::from(index.logical) >= range.1 {
-                self.bad_map(walk, block, format!("index {i} begins behind the end of its node"));
+                self.bad_map(checker, block, format!("index {i} begins behind the end of its node"));
             }
-            self.extent_child(walk, index, node.depth(), end)?;
+            self.extent_child(checker, index, node.depth(), end)?;
         }
         Ok(())
     }
 
-    fn extent_child(&mut self, walk: &mut Walk, index: extent::Index, depth: u16, end: u64) -> Result<()> {
-        if walk.bad > GIVE_UP || !self.take(walk, index.leaf, 1, "extent node") {
+    fn extent_child(&mut self, checker: &mut Checker<'_>, index: extent::Index, depth: u16, end: u64) -> Result<()> {
+        if self.bad > GIVE_UP || !self.take(checker, index.leaf, 1, "extent node") {
             return Ok(());
         }
-        self.take_map_cluster(walk, index.leaf);
-        let bytes = self.read(index.leaf)?;
-        if let Some(seed) = self.sb.inode_seed(walk.ino, walk.generation)
+        self.take_map_cluster(checker, index.leaf);
+        let bytes = checker.read(index.leaf)?;
+        if let Some(seed) = checker.sb.inode_seed(self.ino, self.generation)
             && let Err(e) = extent::verify(&bytes, seed, Place::NONE)
         {
-            self.broken(Where::inode(walk.ino).in_block(index.leaf), &e);
+            checker.broken(Where::inode(self.ino).in_block(index.leaf), &e);
         }
-        self.extent_node(walk, &bytes, depth.checked_sub(1), (Some(index.logical), end), Some(index.leaf))
+        self.extent_node(checker, &bytes, depth.checked_sub(1), (Some(index.logical), end), Some(index.leaf))
     }
 
-    fn extent(&mut self, walk: &mut Walk, extent: &Extent, end: u64, block: Option<u64>) {
-        if walk.bad > GIVE_UP {
+    fn extent(&mut self, checker: &mut Checker<'_>, extent: &Extent, end: u64, block: Option<u64>) {
+        if self.bad > GIVE_UP {
             return;
         }
         if extent.end() > end {
             let text = format!("the extent at logical block {} passes the end of its node", extent.logical);
-            self.bad_map(walk, block, text);
+            self.bad_map(checker, block, text);
         }
-        let claimed = self.take(walk, extent.start, extent.len, "extent");
-        if self.on_volume(extent.start, extent.len.into()) {
+        let claimed = self.take(checker, extent.start, extent.len, "extent");
+        if checker.on_volume(extent.start, extent.len.into()) {
             let run = Run {
                 logical: extent.logical.into(),
                 start: extent.start,
                 len: extent.len,
                 unwritten: extent.unwritten,
             };
-            walk.add(run, claimed);
-            self.take_clusters(walk, extent.logical.into(), extent.start, extent.len.into());
+            self.add(run, claimed);
+            self.take_clusters(checker, extent.logical.into(), extent.start, extent.len.into());
         }
     }
 
     /// A pointer of a block map: to contents (level 0), or to a block of pointers.
-    fn pointer(&mut self, walk: &mut Walk, block: u32, logical: u64, level: u32) -> Result<()> {
-        if block == 0 || walk.bad > GIVE_UP {
+    fn pointer(&mut self, checker: &mut Checker<'_>, block: u32, logical: u64, level: u32) -> Result<()> {
+        if block == 0 || self.bad > GIVE_UP {
             return Ok(());
         }
         let start = u64::from(block);
         if level == 0 {
-            let claimed = self.take(walk, start, 1, "block");
-            if self.on_volume(start, 1) {
-                walk.add(Run { logical, start, len: 1, unwritten: false }, claimed);
-                self.take_clusters(walk, logical, start, 1);
+            let claimed = self.take(checker, start, 1, "block");
+            if checker.on_volume(start, 1) {
+                self.add(Run { logical, start, len: 1, unwritten: false }, claimed);
+                self.take_clusters(checker, logical, start, 1);
             }
             return Ok(());
         }
-        if !self.take(walk, start, 1, "indirect block") {
+        if !self.take(checker, start, 1, "indirect block") {
             return Ok(());
         }
-        self.take_map_cluster(walk, start);
-        let bytes = self.read(start)?;
-        let step = (self.block_size() as u64 / 4).pow(level - 1);
+        self.take_map_cluster(checker, start);
+        let bytes = checker.read(start)?;
+        let step = (checker.block_size() as u64 / 4).pow(level - 1);
         for (i, entry) in (0..).zip(bytes.chunks_exact(4)) {
             let entry = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-            self.pointer(walk, entry, logical + i * step, level - 1)?;
+            self.pointer(checker, entry, logical + i * step, level - 1)?;
         }
         Ok(())
+    }
+}
+
+impl Checker<'_> {
+    /// Whether files may have blocks in common: on volumes that are never written to.
+    fn shares_blocks(&self) -> bool {
+        self.sb.has_ro_compat(RoCompat::SHARED_BLOCKS)
     }
 }

@@ -30,12 +30,17 @@ pub use report::{CheckReport, Pass, Problem, Progress};
 
 use crate::image::CHECKABLE;
 use crate::{Error, Image, Ino, Result};
+use bitmaps::BitmapPass;
+use dir::DirectoryPass;
+use groups::GroupPass;
 use inodes::Found;
+use links::LinkPass;
 use map::Run;
 use ondol_block::BlockStore;
 use ondol_format::group::GroupDesc;
 use ondol_format::inode::InodeFormat;
 use ondol_format::{FormatError, Incompat, RoCompat, Superblock};
+use orphans::OrphanPass;
 use report::Where;
 use space::Space;
 use std::collections::{HashMap, HashSet};
@@ -108,16 +113,16 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
         report: CheckReport::default(),
         progress,
     };
-    checker.check_groups()?;
-    checker.check_orphans()?;
+    GroupPass { checker: &mut checker }.check_groups()?;
+    OrphanPass { checker: &mut checker }.check_orphans()?;
     checker.check_inodes()?;
     checker.check_has_journal();
     checker.check_quota_files();
     checker.check_xattr_counts();
     checker.check_values();
-    checker.check_directories()?;
-    checker.check_links();
-    checker.check_bitmaps()?;
+    DirectoryPass { checker: &mut checker }.check_directories()?;
+    LinkPass { checker: &mut checker }.check_links();
+    BitmapPass { checker: &mut checker }.check_bitmaps()?;
     checker.tell(Pass::Done, 1, 1);
     Ok(checker.report)
 }

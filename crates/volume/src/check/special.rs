@@ -45,7 +45,7 @@ impl Checker<'_> {
             self.problem("inode", Where::inode(ino), format!("mode {:#o} of a reserved inode", inode.mode));
             return Ok(walk);
         }
-        self.walk(&mut walk, inode)?;
+        walk.read_map(self, inode)?;
         let mut sectors = walk.sectors(self.cluster_size());
         sectors += self.check_xattrs(ino, inode)?;
         if sectors != inode.blocks && walk.bad == 0 {
