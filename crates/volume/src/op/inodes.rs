@@ -25,7 +25,7 @@ impl Op<'_> {
         inode.generation = vol.env.random_u32();
         let now = crate::time::to_disk(self.now);
         (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
-        self.make_inode(ino, inode, dir)?;
+        make_inode(self, ino, inode, dir)?;
         Ok(ino)
     }
 
@@ -68,18 +68,7 @@ impl Op<'_> {
         let shared = &self.vol.shared;
         shared.groups.claim_inode(&shared.sb, &*self.vol.engine, ino)?;
         let dir = inode.is_dir();
-        self.make_inode(ino, inode, dir)
-    }
-
-    fn make_inode(&mut self, ino: Ino, inode: Inode, dir: bool) -> Result<()> {
-        let vol = self.vol;
-        self.taken_inodes.push((ino, dir));
-        self.mark_inode(ino, dir, true)?;
-        zero_inode_table(self, ino)?;
-        vol.shared.inode_replaced(ino);
-        let guard = vol.nodes.create(ino, inode.clone()).write()?;
-        self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
-        self.changes_table(ino)
+        make_inode(self, ino, inode, dir)
     }
 
     /// Frees a locked inode, whose blocks are freed already.
@@ -96,22 +85,35 @@ impl Op<'_> {
         let at = self.find(ino)?;
         self.nodes[at].freed = true;
         self.freed_inodes.push((ino, dir));
-        self.mark_inode(ino, dir, false)
+        mark_inode(self, ino, dir, false)
     }
+}
 
-    fn mark_inode(&mut self, ino: Ino, dir: bool, used: bool) -> Result<()> {
-        let shared = &self.vol.shared;
-        let (g, index) = shared.sb.group_of_inode(ino).ok_or(Error::NotFound)?;
-        let (block, kind) = (shared.groups.get(g)?.inode_bitmap, kind::inode_bitmap(g));
-        let handle = self.handle()?;
-        if used {
-            handle.merge(block, kind, Merge::Set { first: index, count: 1 })?;
-        } else {
-            handle.merge(block, kind, Merge::Clear { first: index, count: 1 })?;
-        }
-        let dirs = if dir { 1 } else { 0 };
-        self.touch_descriptor(g, if used { dirs } else { -dirs })
+/// Makes an inode of a number that the operation has taken.
+fn make_inode(op: &mut Op<'_>, ino: Ino, inode: Inode, dir: bool) -> Result<()> {
+    let vol = op.vol;
+    op.taken_inodes.push((ino, dir));
+    mark_inode(op, ino, dir, true)?;
+    zero_inode_table(op, ino)?;
+    vol.shared.inode_replaced(ino);
+    let guard = vol.nodes.create(ino, inode.clone()).write()?;
+    op.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
+    op.changes_table(ino)
+}
+
+/// Marks an inode used or free.
+fn mark_inode(op: &mut Op<'_>, ino: Ino, dir: bool, used: bool) -> Result<()> {
+    let shared = &op.vol.shared;
+    let (g, index) = shared.sb.group_of_inode(ino).ok_or(Error::NotFound)?;
+    let (block, kind) = (shared.groups.get(g)?.inode_bitmap, kind::inode_bitmap(g));
+    let handle = op.handle()?;
+    if used {
+        handle.merge(block, kind, Merge::Set { first: index, count: 1 })?;
+    } else {
+        handle.merge(block, kind, Merge::Clear { first: index, count: 1 })?;
     }
+    let dirs = if dir { 1 } else { 0 };
+    op.touch_descriptor(g, if used { dirs } else { -dirs })
 }
 
 /// Zeroes the unused end of a group's inode table before its first inode is taken from it, so that no garbage can

@@ -14,75 +14,82 @@ const GROUPS: u32 = 64;
 /// Blocks of zeros that are written at once.
 const ZEROS: u64 = 64;
 
-impl Edit {
+/// The end of the volume that a transaction makes longer.
+pub(super) struct NewGroups<'e> {
+    pub(super) edit: &'e mut Edit,
+}
+
+impl NewGroups<'_> {
     /// Adds blocks in one transaction, up to `target`, which the caller has made fit. Durable when this returns.
     pub(super) fn grow_step(&mut self, target: u64) -> Result<()> {
-        let groups = self.sb.groups();
-        let full = self.sb.group_first_block(groups - 1) + u64::from(self.sb.blocks_per_group());
-        if self.sb.blocks_count() < full.min(target) {
+        let groups = self.edit.sb.groups();
+        let full = self.edit.sb.group_first_block(groups - 1) + u64::from(self.edit.sb.blocks_per_group());
+        if self.edit.sb.blocks_count() < full.min(target) {
             self.extend_last(full.min(target))?;
         } else {
             self.add_groups(target)?;
         }
-        self.commit()
+        self.edit.commit()
     }
 
     fn extend_last(&mut self, blocks: u64) -> Result<()> {
-        let g = self.sb.groups() - 1;
-        let had = self.sb.clusters_in_group(g);
-        self.block_bitmap(g)?;
-        self.set_blocks(blocks)?;
-        let has = self.sb.clusters_in_group(g);
-        bitmap::clear_range(self.block_bitmap(g)?, had as usize, (has - had) as usize);
+        let g = self.edit.sb.groups() - 1;
+        let had = self.edit.sb.clusters_in_group(g);
+        self.edit.block_bitmap(g)?;
+        self.edit.set_blocks(blocks)?;
+        let has = self.edit.sb.clusters_in_group(g);
+        bitmap::clear_range(self.edit.block_bitmap(g)?, had as usize, (has - had) as usize);
         Ok(())
     }
 
     pub(super) fn add_groups(&mut self, target: u64) -> Result<()> {
-        let (first, per_block) = (self.sb.groups(), self.sb.desc_per_block());
+        let (first, per_block) = (self.edit.sb.groups(), self.edit.sb.desc_per_block());
         if first.is_multiple_of(per_block) {
-            self.extend_descriptors()?;
+            self.edit.resize_inode().extend_descriptors()?;
         }
         let boundary = (first / per_block + 1) * per_block;
-        let end = (shape::groups(&self.sb, target) as u32).min(boundary).min(first + GROUPS);
-        self.set_blocks(target.min(self.sb.group_first_block(end)))?;
+        let end = (shape::groups(&self.edit.sb, target) as u32).min(boundary).min(first + GROUPS);
+        self.edit.set_blocks(target.min(self.edit.sb.group_first_block(end)))?;
         for g in first..end {
             let desc = self.lay_out(g)?;
-            self.push_desc(desc);
+            self.edit.push_desc(desc);
             self.fill_group(g, &desc)?;
-            if self.sb.has_super(g) {
-                self.add_copy(g)?;
+            if self.edit.sb.has_super(g) {
+                self.edit.resize_inode().add_copy(g)?;
             }
         }
-        self.count_overhead(first..end, true);
+        self.edit.count_overhead(first..end, true);
         Ok(())
     }
 
     /// Where a new group has its bitmaps and its table: behind what begins it.
     fn lay_out(&self, g: u32) -> Result<GroupDesc> {
-        let desc = new_group(&self.sb, g);
-        desc.check(&self.sb, g).map_err(|e| crate::image::corrupt(0, &e))?;
+        let desc = new_group(&self.edit.sb, g);
+        desc.check(&self.edit.sb, g).map_err(|e| crate::image::corrupt(0, &e))?;
         Ok(desc)
     }
 
     /// Writes a new group: all of it lies behind the end so far.
     fn fill_group(&mut self, g: u32, desc: &GroupDesc) -> Result<()> {
-        let size = self.block_size();
-        let base = self.sb.base_meta(g);
+        let size = self.edit.block_size();
+        let base = self.edit.sb.base_meta(g);
         for block in base.descriptors.chain(base.reserved) {
-            self.put(block, vec![0; size]);
+            self.edit.put(block, vec![0; size]);
         }
-        self.put(desc.block_bitmap, new_bitmap(&self.sb, g));
-        self.block_bitmap(g)?;
+        self.edit.put(desc.block_bitmap, new_bitmap(&self.edit.sb, g));
+        self.edit.block_bitmap(g)?;
         let mut map = vec![0; size];
-        ondol_format::layout::init_inode_bitmap(&self.sb, &mut map);
-        self.put(desc.inode_bitmap, map);
-        self.inode_bitmap(g)?;
+        ondol_format::layout::init_inode_bitmap(&self.edit.sb, &mut map);
+        self.edit.put(desc.inode_bitmap, map);
+        self.edit.inode_bitmap(g)?;
         if desc.flags & INODE_UNINIT == 0 {
-            self.zero(desc.inode_table, self.sb.inode_table_blocks().into())?;
+            self.edit.zero(desc.inode_table, self.edit.sb.inode_table_blocks().into())?;
         }
         Ok(())
     }
+}
 
+impl Edit {
     /// Zeros blocks that nothing points to yet.
     pub(super) fn zero(&self, mut at: u64, count: u64) -> Result<()> {
         let (zeros, end) = (vec![0; ZEROS as usize * self.block_size()], at + count);

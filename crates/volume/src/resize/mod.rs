@@ -28,6 +28,7 @@ mod spread;
 use crate::image::Image;
 use crate::{Error, Progress, Replay, Result};
 use edit::Edit;
+use grow::NewGroups;
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
@@ -138,7 +139,7 @@ impl Resize {
         }
         let before = edit.sb.blocks_count();
         while edit.sb.blocks_count() < target {
-            edit.grow_step(target)?;
+            NewGroups { edit: &mut edit }.grow_step(target)?;
             tell(ResizeStep::Blocks { before, now: edit.sb.blocks_count(), target });
         }
         self.edit = Some(edit);

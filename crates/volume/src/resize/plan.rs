@@ -1,6 +1,7 @@
 //! A step of a volume that grows while it is used: planned here, committed by whoever has it open.
 
 use super::edit::Edit;
+use super::grow::NewGroups;
 use crate::Result;
 use crate::image::corrupt;
 use ondol_block::BlockStore;
@@ -32,7 +33,7 @@ impl Plan {
 
     /// More groups, up to `target` blocks.
     pub(crate) fn add(&mut self, target: u64) -> Result<()> {
-        self.0.add_groups(target)
+        NewGroups { edit: &mut self.0 }.add_groups(target)
     }
 
     /// Writes what lies behind the end; the blocks before it, as they are to be.

@@ -5,7 +5,6 @@
 //! of directories (`.` and `..` among them), attributes whose value it is, and the superblock. All of that is one
 //! transaction.
 
-use super::edit::Edit;
 use super::shrink::Shrink;
 use super::{ResizeStep, shape};
 use crate::image::corrupt;
@@ -56,16 +55,16 @@ impl Shrink {
         if self.edit.sb.has_compat(Compat::STABLE_INODES) {
             return Err(Error::Unsupported("other inode numbers on a volume with stable_inodes".into()));
         }
-        let names = self.edit.names_behind(last)?;
+        let names = self.names_behind(last)?;
         let (mut moved, mut from) = (HashMap::new(), self.edit.sb.first_ino());
         let total = moving.len() as u64;
         for (done, ino) in (1..).zip(moving) {
-            let to = self.edit.free_inode(from, last)?;
+            let to = self.free_inode(from, last)?;
             from = to + 1;
-            self.edit.move_inode(ino, to)?;
+            self.move_inode(ino, to)?;
             moved.insert(ino, to);
             for name in names.get(&ino).into_iter().flatten() {
-                self.edit.rename(*name, ino, to, &moved)?;
+                self.rename(*name, ino, to, &moved)?;
             }
             if self.edit.sb.orphan_file_inum() == Some(ino) {
                 self.edit.raw.s_orphan_file_inum.set(to);
@@ -76,16 +75,14 @@ impl Shrink {
         }
         self.commit()
     }
-}
 
-impl Edit {
     /// A free inode number from `from` up to `last`.
     fn free_inode(&mut self, from: Ino, last: Ino) -> Result<Ino> {
-        let per_group = self.sb.inodes_per_group();
+        let per_group = self.edit.sb.inodes_per_group();
         let mut index = from - 1;
         while index < last {
             let g = index / per_group;
-            let map = self.read_inode_bitmap(g)?;
+            let map = self.edit.read_inode_bitmap(g)?;
             if let Some(found) = bitmap::find_next_zero(&map, (index % per_group) as usize, per_group as usize) {
                 return Ok(g * per_group + found as u32 + 1);
             }
@@ -95,41 +92,41 @@ impl Edit {
     }
 
     fn move_inode(&mut self, ino: Ino, to: Ino) -> Result<()> {
-        let mut inode = self.inode(ino)?;
-        let per_group = self.sb.inodes_per_group();
+        let mut inode = self.edit.inode(ino)?;
+        let per_group = self.edit.sb.inodes_per_group();
         let (old, new) = ((ino - 1) / per_group, (to - 1) / per_group);
         self.zero_table(new)?;
-        let size = usize::from(self.sb.inode_size());
-        let (block, offset) = self.place_of(ino)?;
-        let slot = &mut self.edit(block)?[offset..offset + size];
+        let size = usize::from(self.edit.sb.inode_size());
+        let (block, offset) = self.edit.place_of(ino)?;
+        let slot = &mut self.edit.edit(block)?[offset..offset + size];
         let bytes = slot.to_vec();
         slot.fill(0);
-        if let Some(generation) = self.sb.generation_like(to, ino, inode.generation) {
+        if let Some(generation) = self.edit.sb.generation_like(to, ino, inode.generation) {
             inode.generation = generation;
         }
-        let (block, offset) = self.place_of(to)?;
-        self.edit(block)?[offset..offset + size].copy_from_slice(&bytes);
-        self.put_inode(to, &inode)?;
-        bitmap::clear(self.inode_bitmap(old)?, ((ino - 1) % per_group) as usize);
-        bitmap::set(self.inode_bitmap(new)?, ((to - 1) % per_group) as usize);
+        let (block, offset) = self.edit.place_of(to)?;
+        self.edit.edit(block)?[offset..offset + size].copy_from_slice(&bytes);
+        self.edit.put_inode(to, &inode)?;
+        bitmap::clear(self.edit.inode_bitmap(old)?, ((ino - 1) % per_group) as usize);
+        bitmap::set(self.edit.inode_bitmap(new)?, ((to - 1) % per_group) as usize);
         if inode.is_dir() {
-            self.desc(old)?.used_dirs -= 1;
-            self.desc(new)?.used_dirs += 1;
+            self.edit.desc(old)?.used_dirs -= 1;
+            self.edit.desc(new)?.used_dirs += 1;
         }
         Ok(())
     }
 
     /// No garbage may pass for an inode when one is taken behind it.
     fn zero_table(&mut self, g: u32) -> Result<()> {
-        let desc = self.descs.get(g as usize).copied().ok_or(Error::Invalid("no such group"))?;
-        if DescCsum::of(&self.sb) == DescCsum::None || desc.flags & INODE_ZEROED != 0 {
+        let desc = self.edit.descs.get(g as usize).copied().ok_or(Error::Invalid("no such group"))?;
+        if DescCsum::of(&self.edit.sb) == DescCsum::None || desc.flags & INODE_ZEROED != 0 {
             return Ok(());
         }
         let uninit = desc.flags & INODE_UNINIT != 0;
-        let unused = if uninit { self.sb.inodes_per_group() } else { desc.itable_unused };
-        let range = desc.table_end(&self.sb, unused);
-        self.zero(range.start, range.end - range.start)?;
-        self.desc(g)?.flags |= INODE_ZEROED;
+        let unused = if uninit { self.edit.sb.inodes_per_group() } else { desc.itable_unused };
+        let range = desc.table_end(&self.edit.sb, unused);
+        self.edit.zero(range.start, range.end - range.start)?;
+        self.edit.desc(g)?.flags |= INODE_ZEROED;
         Ok(())
     }
 
@@ -137,7 +134,7 @@ impl Edit {
     fn names_behind(&self, last: Ino) -> Result<Names> {
         let mut names = Names::new();
         let mut blocks = std::collections::BTreeSet::new();
-        self.each_inode(&mut |ino, inode| {
+        self.edit.each_inode(&mut |ino, inode| {
             if inode.is_dir() {
                 self.names_in(ino, &inode, last, &mut names)?;
             }
@@ -146,7 +143,7 @@ impl Edit {
                 names.entry(value).or_default().push(Name::Attribute { of: ino });
             }
             if inode.file_acl != 0 && blocks.insert(inode.file_acl) {
-                let list = xattr::parse_block(&self.read(inode.file_acl)?, Place::inode(ino));
+                let list = xattr::parse_block(&self.edit.read(inode.file_acl)?, Place::inode(ino));
                 for value in values(&list.map_err(|e| corrupt(inode.file_acl, &e))?, last) {
                     names.entry(value).or_default().push(Name::Shared { block: inode.file_acl });
                 }
@@ -178,11 +175,11 @@ impl Edit {
             }
             return Ok(());
         }
-        let (seed, csum) = (self.sb.inode_seed(ino, inode.generation), self.sb.csum_seed().is_some());
+        let (seed, csum) = (self.edit.sb.inode_seed(ino, inode.generation), self.edit.sb.csum_seed().is_some());
         let indexed = inode.flags.contains(InodeFlags::INDEX);
-        for extent in self.mapped(ino, inode)?.extents {
+        for extent in self.edit.mapped(ino, inode)?.extents {
             for (logical, block) in (extent.logical..).zip(extent.start..extent.start + u64::from(extent.len)) {
-                let bytes = self.read(block)?;
+                let bytes = self.edit.read(block)?;
                 let entry = |offset: usize, heads: bool| Name::Entry { block, offset, heads, seed };
                 if indexed && logical == 0 {
                     [0, DOTDOT].into_iter().for_each(|at| add(word(&bytes, at), entry(at, true)));
@@ -210,7 +207,7 @@ impl Edit {
         };
         match name {
             Name::Entry { block, offset, heads, seed } => {
-                let bytes = self.edit(block)?;
+                let bytes = self.edit.edit(block)?;
                 bytes[offset..offset + 4].copy_from_slice(&to.to_le_bytes());
                 match (seed, heads) {
                     (Some(seed), true) => ondol_format::htree::seal(bytes, seed),
@@ -220,26 +217,26 @@ impl Edit {
             }
             Name::Inline { dir, offset } => {
                 let dir = now(dir);
-                let mut inode = self.inode(dir)?;
+                let mut inode = self.edit.inode(dir)?;
                 let mut bytes = inline::stored(dir, &inode)?;
                 bytes[offset..offset + 4].copy_from_slice(&to.to_le_bytes());
                 if !inline::store(&mut inode, &bytes) {
                     return Err(Error::corrupt(format!("inode {dir}"), 0, "no room for what it holds"));
                 }
-                self.put_inode(dir, &inode)?;
+                self.edit.put_inode(dir, &inode)?;
             }
             Name::Attribute { of } => {
                 let of = now(of);
-                let mut inode = self.inode(of)?;
+                let mut inode = self.edit.inode(of)?;
                 let bad = |e: FormatError| corrupt(0, &e);
                 let mut list = xattr::parse_inode(&inode.tail, Place::inode(of)).map_err(bad)?;
                 swap(&mut list);
                 xattr::write_inode(&list, Arc::make_mut(&mut inode.tail)).map_err(bad)?;
-                self.put_inode(of, &inode)?;
+                self.edit.put_inode(of, &inode)?;
             }
             Name::Shared { block } => {
-                let seed = self.sb.csum_seed();
-                let bytes = self.edit(block)?;
+                let seed = self.edit.sb.csum_seed();
+                let bytes = self.edit.edit(block)?;
                 let bad = |e: FormatError| corrupt(block, &e);
                 let mut list = xattr::parse_block(bytes, Place::NONE).map_err(bad)?;
                 let count = xattr::refcount(bytes, Place::NONE).map_err(bad)?;

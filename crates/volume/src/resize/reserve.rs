@@ -32,14 +32,26 @@ pub(super) fn too_many_copies() -> Error {
     Error::Unsupported("a resize inode in a volume with more copies of its superblock than a block names".into())
 }
 
+/// The resize inode of the volume that a transaction changes, and the blocks that it keeps.
+pub(super) struct ResizeInode<'e> {
+    edit: &'e mut Edit,
+}
+
 impl Edit {
+    /// The resize inode, to be changed.
+    pub(super) fn resize_inode(&mut self) -> ResizeInode<'_> {
+        ResizeInode { edit: self }
+    }
+}
+
+impl ResizeInode<'_> {
     /// Makes room for the descriptors of the next group, which begin a block.
     pub(super) fn extend_descriptors(&mut self) -> Result<()> {
-        let index = self.sb.desc_blocks();
-        if self.sb.is_in_meta_bg(self.sb.groups()) {
+        let index = self.edit.sb.desc_blocks();
+        if self.edit.sb.is_in_meta_bg(self.edit.sb.groups()) {
             return Ok(());
         }
-        match (self.sb.has_compat(Compat::RESIZE_INODE), self.raw.s_reserved_gdt_blocks.get()) {
+        match (self.edit.sb.has_compat(Compat::RESIZE_INODE), self.edit.raw.s_reserved_gdt_blocks.get()) {
             (true, 1..) => self.take_reserved(index),
             (false, 1..) => {
                 Err(Error::Unsupported("reserved descriptor blocks without a resize inode: run e2fsck".into()))
@@ -49,16 +61,16 @@ impl Edit {
     }
 
     fn copies(&self, before: u32) -> u32 {
-        self.sb.backups().filter(|&(g, _)| g < before).count() as u32
+        self.edit.sb.backups().filter(|&(g, _)| g < before).count() as u32
     }
 
     /// What so many blocks add to `i_blocks`: each counts as the cluster that it lies in.
     fn sectors(&self, blocks: u32) -> u64 {
-        u64::from(blocks) * u64::from(self.sb.cluster_ratio()) * (self.block_size() as u64 / 512)
+        u64::from(blocks) * u64::from(self.edit.sb.cluster_ratio()) * (self.edit.block_size() as u64 / 512)
     }
 
     fn reserve(&self) -> Result<(Inode, u64)> {
-        let inode = self.inode(RESIZE_INO)?;
+        let inode = self.edit.inode(RESIZE_INO)?;
         match u64::from(inode.block_word(DIND)) {
             0 => Err(bad("it has no double indirect block")),
             block => Ok((inode, block)),
@@ -68,40 +80,40 @@ impl Edit {
     /// Makes the first reserved block that of the descriptors with this index.
     fn take_reserved(&mut self, index: u32) -> Result<()> {
         let (mut inode, dind) = self.reserve()?;
-        let slot = index as usize % (self.block_size() / 4);
-        let block = self.sb.gdt_block(index);
-        let named = self.edit(dind)?;
+        let slot = index as usize % (self.edit.block_size() / 4);
+        let block = self.edit.sb.gdt_block(index);
+        let named = self.edit.edit(dind)?;
         if u64::from(word(named, slot)) != block {
             return Err(bad("the next block of descriptors is not the one that it names"));
         }
         put_word(named, slot, 0);
         let copies = self.copies(u32::MAX);
         inode.blocks = inode.blocks.checked_sub(self.sectors(1 + copies)).ok_or_else(|| bad("too few blocks"))?;
-        self.put_inode(RESIZE_INO, &inode)?;
-        let size = self.block_size();
-        self.put(block, vec![0; size]);
-        let left = self.raw.s_reserved_gdt_blocks.get() - 1;
-        self.raw.s_reserved_gdt_blocks.set(left);
-        self.copies = true;
+        self.edit.put_inode(RESIZE_INO, &inode)?;
+        let size = self.edit.block_size();
+        self.edit.put(block, vec![0; size]);
+        let left = self.edit.raw.s_reserved_gdt_blocks.get() - 1;
+        self.edit.raw.s_reserved_gdt_blocks.set(left);
+        self.edit.copies = true;
         Ok(())
     }
 
     /// The opposite: the last block of descriptors, which holds none any more, is reserved.
     pub(super) fn give_reserved(&mut self, index: u32) -> Result<()> {
         let (mut inode, dind) = self.reserve()?;
-        let slot = index as usize % (self.block_size() / 4);
-        let block = self.sb.gdt_block(index);
+        let slot = index as usize % (self.edit.block_size() / 4);
+        let block = self.edit.sb.gdt_block(index);
         let number = u32::try_from(block).map_err(|_| bad("a number of more than 32 bits"))?;
-        put_word(self.edit(dind)?, slot, number);
-        let zero = self.sb.group_first_block(0);
-        let copies: Vec<u64> = self.sb.backups().map(|(_, first)| block + (first - zero)).collect();
-        let mut list = vec![0; self.block_size()];
+        put_word(self.edit.edit(dind)?, slot, number);
+        let zero = self.edit.sb.group_first_block(0);
+        let copies: Vec<u64> = self.edit.sb.backups().map(|(_, first)| block + (first - zero)).collect();
+        let mut list = vec![0; self.edit.block_size()];
         copies.iter().enumerate().for_each(|(i, &block)| put_word(&mut list, i, block as u32));
-        self.put(block, list);
+        self.edit.put(block, list);
         inode.blocks += self.sectors(1 + copies.len() as u32);
-        self.put_inode(RESIZE_INO, &inode)?;
-        let now = self.raw.s_reserved_gdt_blocks.get() + 1;
-        self.raw.s_reserved_gdt_blocks.set(now);
+        self.edit.put_inode(RESIZE_INO, &inode)?;
+        let now = self.edit.raw.s_reserved_gdt_blocks.get() + 1;
+        self.edit.raw.s_reserved_gdt_blocks.set(now);
         Ok(())
     }
 
@@ -110,16 +122,16 @@ impl Edit {
         let (mut inode, _) = self.reserve()?;
         let sectors = self.sectors(1 + self.copies(u32::MAX));
         inode.blocks = inode.blocks.checked_sub(sectors).ok_or_else(|| bad("too few blocks"))?;
-        let left = self.raw.s_reserved_gdt_blocks.get() - 1;
-        self.raw.s_reserved_gdt_blocks.set(left);
-        self.put_inode(RESIZE_INO, &inode)
+        let left = self.edit.raw.s_reserved_gdt_blocks.get() - 1;
+        self.edit.raw.s_reserved_gdt_blocks.set(left);
+        self.edit.put_inode(RESIZE_INO, &inode)
     }
 
     /// From this block on, descriptors lie in the groups that they are of.
     fn begin_meta_bg(&mut self, index: u32) -> Result<()> {
-        let mut features = self.raw.features();
+        let mut features = self.edit.raw.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
-            if self.is_live {
+            if self.edit.is_live {
                 let what =
                     "more group descriptors while the volume is in use, when the resize inode has no room for them";
                 return Err(Error::Unsupported(what.into()));
@@ -128,37 +140,37 @@ impl Edit {
             features.compat.remove(Compat::RESIZE_INODE);
         }
         features.incompat |= Incompat::META_BG;
-        self.raw.set_features(features);
-        self.raw.s_first_meta_bg.set(index);
-        self.copies = true;
-        self.reread()
+        self.edit.raw.set_features(features);
+        self.edit.raw.s_first_meta_bg.set(index);
+        self.edit.copies = true;
+        self.edit.reread()
     }
 
     fn drop_resize_inode(&mut self) -> Result<()> {
-        let dind = u64::from(self.inode(RESIZE_INO)?.block_word(DIND));
+        let dind = u64::from(self.edit.inode(RESIZE_INO)?.block_word(DIND));
         if dind != 0 {
-            self.mark(dind..dind + 1, false)?;
+            self.edit.mark(dind..dind + 1, false)?;
         }
-        let empty = Inode::new(EXTRA_ISIZE, &self.sb.inode_format());
-        let (block, offset) = self.place_of(RESIZE_INO)?;
-        let size = usize::from(self.sb.inode_size());
-        self.edit(block)?[offset..offset + size].fill(0);
-        self.put_inode(RESIZE_INO, &empty)
+        let empty = Inode::new(EXTRA_ISIZE, &self.edit.sb.inode_format());
+        let (block, offset) = self.edit.place_of(RESIZE_INO)?;
+        let size = usize::from(self.edit.sb.inode_size());
+        self.edit.edit(block)?[offset..offset + size].fill(0);
+        self.edit.put_inode(RESIZE_INO, &empty)
     }
 
     /// Notes the copy in group `g`, which is new, in every reserved block.
     pub(super) fn add_copy(&mut self, g: u32) -> Result<()> {
-        if !self.sb.has_compat(Compat::RESIZE_INODE) {
+        if !self.edit.sb.has_compat(Compat::RESIZE_INODE) {
             return Ok(());
         }
-        let (slot, reserved) = (self.copies(g) as usize, self.sb.base_meta(0).reserved);
-        let offset = self.sb.group_first_block(g) - self.sb.group_first_block(0);
-        if slot >= self.block_size() / 4 && !reserved.is_empty() {
+        let (slot, reserved) = (self.copies(g) as usize, self.edit.sb.base_meta(0).reserved);
+        let offset = self.edit.sb.group_first_block(g) - self.edit.sb.group_first_block(0);
+        if slot >= self.edit.block_size() / 4 && !reserved.is_empty() {
             return Err(too_many_copies());
         }
         for block in reserved.clone() {
             let copy = u32::try_from(block + offset).map_err(|_| bad("a number of more than 32 bits"))?;
-            put_word(self.edit(block)?, slot, copy);
+            put_word(self.edit.edit(block)?, slot, copy);
         }
         self.change_sectors((reserved.end - reserved.start) as u32, true)
     }
@@ -166,22 +178,22 @@ impl Edit {
     /// Takes the copies in groups from `from` on out of every reserved block.
     pub(super) fn remove_copies(&mut self, from: u32) -> Result<()> {
         let (kept, all) = (self.copies(from), self.copies(u32::MAX));
-        if !self.sb.has_compat(Compat::RESIZE_INODE) || kept == all {
+        if !self.edit.sb.has_compat(Compat::RESIZE_INODE) || kept == all {
             return Ok(());
         }
-        let reserved = self.sb.base_meta(0).reserved;
+        let reserved = self.edit.sb.base_meta(0).reserved;
         for block in reserved.clone() {
-            let list = self.edit(block)?;
+            let list = self.edit.edit(block)?;
             (kept..all).for_each(|slot| put_word(list, slot as usize, 0));
         }
         self.change_sectors((all - kept) * (reserved.end - reserved.start) as u32, false)
     }
 
     fn change_sectors(&mut self, blocks: u32, more: bool) -> Result<()> {
-        let mut inode = self.inode(RESIZE_INO)?;
+        let mut inode = self.edit.inode(RESIZE_INO)?;
         let sectors = self.sectors(blocks);
         let changed = if more { inode.blocks.checked_add(sectors) } else { inode.blocks.checked_sub(sectors) };
         inode.blocks = changed.ok_or_else(|| bad("too few blocks"))?;
-        if blocks > 0 { self.put_inode(RESIZE_INO, &inode) } else { Ok(()) }
+        if blocks > 0 { self.edit.put_inode(RESIZE_INO, &inode) } else { Ok(()) }
     }
 }

@@ -59,60 +59,53 @@ impl Edit {
             return Ok(found);
         }
         if inode.has_extents() {
-            self.tree(ino, &inode.i_block, None, &mut found)?;
+            found.add_tree(self, ino, &inode.i_block, None)?;
             return Ok(found);
         }
         (0..12).for_each(|i| found.add(i as u32, inode.block_word(i)));
         let mut logical = 12u64;
         for level in 1..=3u32 {
-            self.pointers(inode.block_word(11 + level as usize), logical, level, &mut found)?;
+            found.add_pointers(self, inode.block_word(11 + level as usize), logical, level)?;
             logical += (self.block_size() as u64 / 4).pow(level);
         }
         Ok(found)
     }
+}
 
-    fn tree(&self, ino: Ino, bytes: &[u8], depth: Option<u16>, found: &mut Mapped) -> Result<()> {
+impl Mapped {
+    fn add_tree(&mut self, edit: &Edit, ino: Ino, bytes: &[u8], depth: Option<u16>) -> Result<()> {
         let node = Node::parse(bytes, depth, Place::inode(ino)).map_err(|e| corrupt(0, &e))?;
         if node.is_leaf() {
-            found.extents.extend(node.extents());
+            self.extents.extend(node.extents());
             return Ok(());
         }
         for index in node.indexes() {
-            self.must_hold(ino, index.leaf)?;
-            found.nodes.push(index.leaf);
-            let bytes = self.read(index.leaf)?;
-            self.tree(ino, &bytes, node.depth().checked_sub(1), found)?;
+            must_hold(edit, ino, index.leaf)?;
+            self.nodes.push(index.leaf);
+            let bytes = edit.read(index.leaf)?;
+            self.add_tree(edit, ino, &bytes, node.depth().checked_sub(1))?;
         }
         Ok(())
     }
 
-    fn pointers(&self, block: u32, logical: u64, level: u32, found: &mut Mapped) -> Result<()> {
+    fn add_pointers(&mut self, edit: &Edit, block: u32, logical: u64, level: u32) -> Result<()> {
         if block == 0 {
             return Ok(());
         }
         if level == 0 {
-            found.add(logical as u32, block);
+            self.add(logical as u32, block);
             return Ok(());
         }
-        self.must_hold(0, block.into())?;
-        found.nodes.push(block.into());
-        let step = (self.block_size() as u64 / 4).pow(level - 1);
-        for (i, word) in (0..).zip(self.read(block.into())?.chunks_exact(4)) {
+        must_hold(edit, 0, block.into())?;
+        self.nodes.push(block.into());
+        let step = (edit.block_size() as u64 / 4).pow(level - 1);
+        for (i, word) in (0..).zip(edit.read(block.into())?.chunks_exact(4)) {
             let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-            self.pointers(word, logical + i * step, level - 1, found)?;
+            self.add_pointers(edit, word, logical + i * step, level - 1)?;
         }
         Ok(())
     }
 
-    fn must_hold(&self, ino: Ino, block: u64) -> Result<()> {
-        if block < self.sb.blocks_count() {
-            return Ok(());
-        }
-        Err(Error::corrupt(format!("mapping of inode {ino}"), block, "a block behind the end of the volume"))
-    }
-}
-
-impl Mapped {
     fn add(&mut self, logical: u32, block: u32) {
         if block == 0 {
             return;
@@ -120,6 +113,14 @@ impl Mapped {
         let next = Extent { logical, start: block.into(), len: 1, unwritten: false };
         join(&mut self.extents, next, u32::MAX);
     }
+}
+
+/// Refuses a block of a mapping that does not lie on the volume.
+fn must_hold(edit: &Edit, ino: Ino, block: u64) -> Result<()> {
+    if block < edit.sb.blocks_count() {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("mapping of inode {ino}"), block, "a block behind the end of the volume"))
 }
 
 /// Adds what follows, joined with the last if the two are one run of at most `most` blocks.
