@@ -2,14 +2,14 @@
 
 use crate::{Ino, Result, StatFs, Volume};
 
-/// Inodes: their attributes and flags, their openers, and the orphans among them.
+/// `InodeOps` changes attributes and flags of inodes, counts who uses them, and deletes those that nobody does.
 #[derive(Clone, Copy)]
 pub struct InodeOps<'v> {
     pub(crate) vol: &'v Volume,
 }
 
 impl Volume {
-    /// Its inodes.
+    /// The part that works on inodes as a whole.
     pub fn inode_ops(&self) -> InodeOps<'_> {
         InodeOps { vol: self }
     }

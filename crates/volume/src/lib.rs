@@ -1,7 +1,7 @@
 //! The file system: names, inodes, extents, allocation and file I/O over ext4's own structures.
 //!
 //! ```text
-//!   Volume (inode-level calls)
+//!   Volume, with its parts Namespace, FileIo, FileRanges, InodeOps, Xattrs, FreeSpace, PageCache (inode-level calls)
 //!     └─ Op: locked inodes + claims on space + Handle ──▶ journal engine (whichever)
 //!          ├─ dir/      names: linear blocks and htree
 //!          ├─ file/     mapping, read, write, truncate, fallocate

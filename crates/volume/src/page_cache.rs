@@ -5,14 +5,14 @@ use crate::{Fallocate, Ino, Result, Volume};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::ops::Range;
 
-/// The page cache above a volume, if there is one: what it was given, and what it may still write.
+/// `PageCache` knows what a page cache above was given of files, and what it may still write.
 #[derive(Clone, Copy)]
 pub struct PageCache<'v> {
     pub(crate) vol: &'v Volume,
 }
 
 impl Volume {
-    /// The page cache above it.
+    /// The part that a page cache above asks and tells.
     pub fn page_cache(&self) -> PageCache<'_> {
         PageCache { vol: self }
     }

@@ -8,14 +8,14 @@ use ondol_env::sync::atomic::Ordering::SeqCst;
 /// Clusters of a run at most: longer ones are found in few groups.
 const LONGEST: u64 = 2048;
 
-/// The space of a volume: how much there is, and what is free of it.
+/// `FreeSpace` makes the volume longer, discards what is free, and takes free blocks for memory.
 #[derive(Clone, Copy)]
 pub struct FreeSpace<'v> {
     pub(crate) vol: &'v Volume,
 }
 
 impl Volume {
-    /// Its space.
+    /// The part that works on the space of the volume.
     pub fn space(&self) -> FreeSpace<'_> {
         FreeSpace { vol: self }
     }

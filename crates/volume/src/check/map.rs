@@ -85,9 +85,7 @@ impl Walk {
     pub(super) fn sectors(&self, cluster_size: u64) -> u64 {
         self.clusters.saturating_mul(cluster_size / 512)
     }
-}
 
-impl Walk {
     /// Reads the whole map of an inode that has one.
     pub(super) fn read_map(&mut self, checker: &mut Checker<'_>, inode: &Inode) -> Result<()> {
         if is_inline(inode) {

@@ -50,25 +50,25 @@ use ondol_format::extent::MAX_LOGICAL;
 use ondol_format::{FormatError, Inode};
 use ondol_journal::{Block, Kind};
 
-/// The contents of one file: reading, writing, its size, and what is allocated to it.
+/// `FileIo` reads and writes the contents of one file, and changes its size and what is allocated to it.
 #[derive(Clone, Copy)]
 pub struct FileIo<'v> {
     vol: &'v Volume,
 }
 
-/// Ranges of files that change as one: batches, exchanges and copies.
+/// `FileRanges` changes ranges of files as one: batches, exchanges and copies.
 #[derive(Clone, Copy)]
 pub struct FileRanges<'v> {
     vol: &'v Volume,
 }
 
 impl Volume {
-    /// The contents of its files.
+    /// The part that works on the contents of one file.
     pub fn files(&self) -> FileIo<'_> {
         FileIo { vol: self }
     }
 
-    /// Ranges of its files that change as one.
+    /// The part that works on ranges of files, of several files too.
     pub fn ranges(&self) -> FileRanges<'_> {
         FileRanges { vol: self }
     }

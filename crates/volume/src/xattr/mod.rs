@@ -30,14 +30,14 @@ const SETGID: u16 = 0o2000;
 /// The name of file capabilities behind their prefix.
 const CAPABILITY: &[u8] = b"capability";
 
-/// Extended attributes of inodes.
+/// `Xattrs` reads and changes the extended attributes of inodes.
 #[derive(Clone, Copy)]
 pub struct Xattrs<'v> {
     vol: &'v Volume,
 }
 
 impl Volume {
-    /// Extended attributes of its inodes.
+    /// The part that works on extended attributes.
     pub fn xattrs(&self) -> Xattrs<'_> {
         Xattrs { vol: self }
     }

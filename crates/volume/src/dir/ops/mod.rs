@@ -21,14 +21,14 @@ use crate::{Error, Ino, NAME_MAX, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::inode::{InodeFlags, LINK_MAX};
 
-/// The names of a volume: looking them up, making, moving and removing them.
+/// `Namespace` looks names up, makes, moves and removes them.
 #[derive(Clone, Copy)]
 pub struct Namespace<'v> {
     vol: &'v Volume,
 }
 
 impl Volume {
-    /// Its names.
+    /// The part that works on names.
     pub fn names(&self) -> Namespace<'_> {
         Namespace { vol: self }
     }
