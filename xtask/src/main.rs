@@ -16,6 +16,7 @@
 mod azure;
 mod beside;
 mod capi;
+mod circles;
 mod count;
 mod dist;
 mod fsck_images;
