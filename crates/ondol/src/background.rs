@@ -2,7 +2,6 @@
 //! threads.
 
 use crate::Result;
-use crate::compose::Composed;
 use ondol_env::sync::Arc;
 use ondol_env::{Background, Progress, Step};
 use ondol_journal::JournalError;
@@ -25,11 +24,10 @@ pub(crate) fn start<E: 'static>(steps: Vec<Arc<dyn Step<Error = E>>>) -> Backgro
 const ROUNDS: u32 = 10_000;
 
 /// Runs the steps of a volume in turn until none of them finds anything to do.
-pub(crate) fn run_until_idle(composed: &Composed) -> Result<()> {
-    let steps = composed.steps();
+pub(crate) fn run_until_idle(steps: &[Work]) -> Result<()> {
     for _ in 0..ROUNDS {
         let mut worked = false;
-        for step in &steps {
+        for step in steps {
             worked |= step.step()? == Progress::Worked;
         }
         if !worked {

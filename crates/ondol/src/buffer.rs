@@ -23,7 +23,6 @@ use ondol_env::sync::Arc;
 use ondol_env::{Background, System};
 use ondol_medium::{NvmOptions, Pool, Whose};
 use ondol_write_buffer::{DirectoryHome, HomeError, OnDamage, Options};
-use rustix::io::Errno;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -85,26 +84,4 @@ fn of_dir(dir: &Path, e: std::io::Error) -> Error {
 /// It has no bytes, or more than 432.
 pub fn name(path: impl AsRef<Path>) -> Result<Identity> {
     Ok(Identity::new(path.as_ref().as_os_str().as_bytes())?)
-}
-
-/// The error number that a system call would give.
-pub(crate) fn errno_of(e: &BufferError) -> Errno {
-    match e {
-        BufferError::Home(e) | BufferError::Full(e) => {
-            let invalid = e.source.kind() == std::io::ErrorKind::InvalidInput;
-            let other = if invalid { Errno::INVAL } else { Errno::IO };
-            Errno::from_io_error(&e.source).unwrap_or(other)
-        }
-        BufferError::Shape { .. } => Errno::NOSPC,
-        BufferError::NoAreas { .. } | BufferError::Newer { .. } => Errno::INVAL,
-        BufferError::Files { .. } => Errno::NFILE,
-        BufferError::NotFound(_) => Errno::NOENT,
-        BufferError::Removed(_) => Errno::STALE,
-        BufferError::Range { .. } => Errno::FBIG,
-        BufferError::Identity(0) => Errno::INVAL,
-        BufferError::Identity(_) => Errno::NAMETOOLONG,
-        BufferError::Spent => Errno::OVERFLOW,
-        // Damage.
-        _ => Errno::UCLEAN,
-    }
 }

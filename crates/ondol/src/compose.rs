@@ -13,9 +13,10 @@ use crate::holding::Holding;
 use crate::home;
 use crate::machine::claim;
 use crate::media::Media;
-use crate::memory::Shares;
 use crate::nvm_meter::NvmMeter;
-use crate::{Error, JournalEngine, Options, RecoverReport, Remedy, Result, counted, fast_commit, journal_size, nvm};
+use crate::settings::{engine_config, volume_options};
+use crate::target::is_in_bucket;
+use crate::{Error, JournalEngine, Options, Remedy, Result, counted, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::counters::Counts;
 use ondol_env::sync::Arc;
@@ -24,11 +25,9 @@ use ondol_format::Incompat;
 use ondol_format::jbd2::{Extension, MIN_BLOCKS};
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, JournalInfo, Recovered};
-use ondol_journal::{Config, Engine, Ground, Journal, JournalError, LogMap, ReadOnlyEngine, compressed};
+use ondol_journal::{Engine, Ground, Journal, JournalError, LogMap, ReadOnlyEngine, compressed};
 use ondol_nvm_log::OnDamage;
-use ondol_volume::{
-    DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
-};
+use ondol_volume::{DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -51,15 +50,12 @@ pub(crate) struct Composed {
     pub(crate) options: Options,
 }
 
-/// What a cached inode takes in memory, roughly, in bytes.
-const INODE_BYTES: u64 = 640;
-
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.image.read_only { Access::Read } else { Access::Write };
-    if bucket::is_in_bucket(path) {
+    if is_in_bucket(path) {
         bucket::require_fitting(path, options)?;
-        let media = bucket::media(path, access, &options.terms())?;
+        let media = Media::in_bucket(bucket::open_held(path, access, &options.terms())?);
         if let Some(warning) = media.held.as_ref().and_then(|held| held.warning()) {
             tracing::warn!("{}: {warning}", path.display());
         }
@@ -287,17 +283,17 @@ pub(crate) fn recover_media(media: &Media, env: Arc<dyn Env>) -> Result<Recovere
 
 /// Replays the journal, deletes orphans, and closes: for an image that nobody mounts. Where it can only be read, or its
 /// journal is too short to be written to, orphans stay.
-pub(crate) fn recover(media: &Media, env: Arc<dyn Env>) -> Result<RecoverReport> {
+pub(crate) fn recover(media: &Media, env: Arc<dyn Env>) -> Result<(Recovered, Processed)> {
     let image = Image::open(media.store.clone())?;
     if why_read_only(&image).is_none() && !jbd2::info(&*media.store, &media.log_map(&image)?)?.is_short() {
         let composed = open_media(media.clone(), &Options::default(), env)?;
         composed.close()?;
-        return Ok(RecoverReport::of(&composed));
+        return Ok((composed.recovered, composed.orphans));
     }
     let holding = Holding::take(&image, env.clone())?;
     let recovered = replay(media, &image, env)?;
     holding.check()?;
-    Ok(RecoverReport::replayed(recovered))
+    Ok((recovered, Processed::default()))
 }
 
 /// What is wrong with the list of orphans, if there is one.
@@ -359,38 +355,6 @@ fn recovered_image(media: &Media, image: &Image, recovered: Recovered) -> Result
     }
     tracing::debug!("{}: replayed: {recovered:?}", media.store.name());
     Ok(recovered)
-}
-
-pub(crate) fn engine_config(options: &Options, store: &dyn BlockStore, data: DataMode) -> Config {
-    let shares = Shares::of(options.image.cache_bytes);
-    Config {
-        commit_interval: options.commit_seconds(),
-        dirty_bytes: options.dirty().min(shares.most_dirty),
-        kept_bytes: options.journal.kept_bytes.map(|bytes| bytes.min(shares.most_dirty)),
-        device: options.device_of(store),
-        cache_bytes: shares.live as usize,
-        pending_bytes: shares.pending,
-        journaled_data: data == DataMode::Journal,
-        discard: options.image.discard.unwrap_or(false),
-        zeroing: options.journal.zeroing.unwrap_or(false),
-        checkpoint_threads: options.journal.checkpoint_threads,
-    }
-}
-
-pub(crate) fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeOptions {
-    VolumeOptions {
-        data,
-        fsync: options.journal.fsync,
-        on_error: options.image.on_error.unwrap_or_default(),
-        read_only,
-        atime: options.image.atime.unwrap_or_default(),
-        nodiratime: options.image.nodiratime.unwrap_or(false),
-        grpid: options.image.grpid.unwrap_or(false),
-        cached_inodes: options
-            .image
-            .cached_inodes
-            .unwrap_or((Shares::of(options.image.cache_bytes).inodes / INODE_BYTES) as usize),
-    }
 }
 
 /// The volume's own background work, beside the engine's.

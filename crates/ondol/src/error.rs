@@ -1,6 +1,6 @@
 //! The facade's errors, and the only place that knows errno.
 
-use crate::{Open, OptionError, Remedy};
+use crate::{Open, OptionError, Remedy, remedy};
 use ondol_block::BlockError;
 use ondol_journal::JournalError;
 use ondol_medium::{NvmError, PoolError};
@@ -188,7 +188,7 @@ impl Error {
             Self::StillOpen(_) => Errno::BUSY.raw_os_error(),
             Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Bucket { errno, .. } => *errno,
-            Self::Buffer(e) => crate::buffer::errno_of(e).raw_os_error(),
+            Self::Buffer(e) => errno_of_buffer(e).raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
             Self::Holds { .. } | Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),
@@ -207,6 +207,22 @@ impl Error {
 }
 
 impl Error {
+    /// What helps, if one step does.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Volume(e) | Self::Path { source: e, .. } => remedy::of_volume(e),
+            Self::State { remedy, .. }
+            | Self::Format { remedy, .. }
+            | Self::Holds { remedy, .. }
+            | Self::Bucket { remedy, .. } => remedy.clone(),
+            Self::Pool(e) => remedy::of_pool(e),
+            Self::Table(e) => remedy::of_table(e),
+            Self::Run(e) => remedy::of_run(e),
+            Self::Nvm(e) => remedy::of_nvm(e),
+            _ => None,
+        }
+    }
+
     /// The kind that `std::fs` would give for this, as `std::io::Error::kind`.
     ///
     /// ```
@@ -247,6 +263,27 @@ fn errno_of_nvm(e: &NvmError) -> i32 {
         e => return e.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     };
     errno.raw_os_error()
+}
+
+fn errno_of_buffer(e: &BufferError) -> Errno {
+    match e {
+        BufferError::Home(e) | BufferError::Full(e) => {
+            let invalid = e.source.kind() == std::io::ErrorKind::InvalidInput;
+            let other = if invalid { Errno::INVAL } else { Errno::IO };
+            Errno::from_io_error(&e.source).unwrap_or(other)
+        }
+        BufferError::Shape { .. } => Errno::NOSPC,
+        BufferError::NoAreas { .. } | BufferError::Newer { .. } => Errno::INVAL,
+        BufferError::Files { .. } => Errno::NFILE,
+        BufferError::NotFound(_) => Errno::NOENT,
+        BufferError::Removed(_) => Errno::STALE,
+        BufferError::Range { .. } => Errno::FBIG,
+        BufferError::Identity(0) => Errno::INVAL,
+        BufferError::Identity(_) => Errno::NAMETOOLONG,
+        BufferError::Spent => Errno::OVERFLOW,
+        // Damage.
+        _ => Errno::UCLEAN,
+    }
 }
 
 /// The error number that a system call would give for a failed operation on inodes.

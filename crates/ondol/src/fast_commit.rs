@@ -6,7 +6,7 @@
 //! inode tables that nobody reads before need no transaction: they go home at once, however many they are.
 
 use crate::media::Media;
-use crate::{Options, Result, compose};
+use crate::{Options, Result, settings};
 use ondol_block::{BlockStore, OverlayStore};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
@@ -50,11 +50,11 @@ fn perform(
     jbd2::recover(&*store, map, volume)?;
     let shared = Image::open(store.clone())?.shared()?;
     let options = Options::default();
-    let config = compose::engine_config(&options, &*store, DataMode::Ordered);
+    let config = settings::engine_config(&options, &*store, DataMode::Ordered);
     let (block_size, client) = (map.block_size(), shared.clone());
     let ground = Ground { store, block_size, client, env: env.clone(), config };
     let engine: Arc<dyn Engine> = Arc::from(ondol_journal::open(ground, Journal::Classic(map.clone()))?);
-    let inodes = Inodes::new(shared, engine.clone(), env, compose::volume_options(&options, DataMode::Ordered, false));
+    let inodes = Inodes::new(shared, engine.clone(), env, settings::volume_options(&options, DataMode::Ordered, false));
     inodes.replay_fast_commits(commits)?;
     Ok(engine.checkpoint_all()?)
 }

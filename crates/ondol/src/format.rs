@@ -1,21 +1,14 @@
-//! Making volumes.
+//! What an empty volume is made of, and how that is written.
 
-use crate::bucket;
-use crate::home;
-use crate::machine::claim;
-use crate::options::data_code;
-use crate::pool::{self, GivenUp};
-use crate::{DataMode, Error, JournalEngine, Remedy, Result, Volume};
-use ondol_block::{Access, BlockStore, FileStore};
-use ondol_env::{Env, System};
+use crate::options::{NOT_ASKED_FOR, data_code};
+use crate::{DataMode, Error, JournalEngine, Result};
+use ondol_block::BlockStore;
+use ondol_env::Env;
 use ondol_format::jbd2::Extension;
 use ondol_format::mkfs::{self, Chunk, Plan, Usage};
 use ondol_format::superblock::{OFFSET, SIZE};
-use ondol_volume::contents;
 use std::convert::Infallible;
-use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::Path;
 
 /// How a volume is made; everything that is not set is decided as mke2fs does, but for the journal: its engine is
 /// `compressed`, its data mode `journal`, and it is larger.
@@ -170,82 +163,6 @@ const ZEROS: usize = 1 << 20;
 /// The superblock, and what lies before it.
 const HEAD: u64 = OFFSET + SIZE as u64;
 
-impl Volume {
-    /// Makes an empty ext4 volume on the file or block device at `path`, in the NVM pool that `nvm:POOL` names (see
-    /// [`crate::pool_of`]), or in object storage ([`crate::is_in_bucket`]). Durable when this returns.
-    ///
-    /// Everything that can be known before is checked before anything is written: the options, what the target holds,
-    /// and that a regular file's medium has room. A file that was not there before is removed again when this fails.
-    /// Returns what a pool had before, which is lost.
-    ///
-    /// # Errors
-    /// `Holds` when there is something already and `force` is not set; the size is missing or too small; an option
-    /// cannot be honoured; the target is in use; the store's failure.
-    pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<GivenUp> {
-        let path = path.as_ref();
-        if bucket::is_in_bucket(path) {
-            return bucket::format(path, options).map(|()| GivenUp::default());
-        }
-        let fail = |what: String| Error::format(path.display().to_string(), what);
-        if options.chunk.is_some() {
-            return Err(fail("only volumes in object storage are made of chunks".into()));
-        }
-        if let Some(pool) = crate::pool_of(path) {
-            return home::format(pool, options);
-        }
-        if options.journal == Some(JournalEngine::Batch) {
-            return Err(fail(
-                "engine batch needs a home that takes batches, which neither a file nor a device does".into(),
-            ));
-        }
-        if let Some(engine @ (JournalEngine::Swap | JournalEngine::Remap)) = options.journal {
-            let needs = fail(format!("engine {} needs {}", engine.name(), crate::nvm::IN_POOL));
-            return Err(needs.helped(Remedy::MakeInPool { pool: None }));
-        }
-        let mut given_up = GivenUp::default();
-        let plan = |size, zeroed| plan(options, size, zeroed, &System).map_err(|e| fail(e.to_string()));
-        match std::fs::metadata(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound && crate::part_of(path).is_none() => {
-                let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
-                let size = options.size.ok_or_else(no_size)?;
-                let plan = plan(size, true)?;
-                let store = FileStore::create(path, size)?;
-                write(&store, &plan).inspect_err(|_| {
-                    // The failure that led here is the one to tell.
-                    let _ = std::fs::remove_file(path);
-                })?;
-            }
-            _ => {
-                if options.force && path.is_file() {
-                    // What is no pool has nothing of the kind.
-                    given_up = GivenUp::in_pool(path).unwrap_or_default();
-                }
-                let mut store = claim::open(path, Access::Write)?;
-                if !options.force
-                    && let Some(what) = contents::of(&store)?
-                {
-                    let target = store.name().to_owned();
-                    drop(store);
-                    return Err(pool::also(path, Error::holds(target, what)));
-                }
-                if store.has_fixed_size() {
-                    let what = if store.part().is_some() { "the part of the disk" } else { "the device" };
-                    if options.size.is_some_and(|s| s > store.size()) {
-                        return Err(fail(format!("{what} has only {} bytes", store.size())));
-                    }
-                    write(&store, &plan(store.size(), false)?)?;
-                    return Ok(given_up);
-                }
-                let size = options.size.unwrap_or(store.size());
-                let plan = plan(size, true)?;
-                clear(&mut store, &plan, size)?;
-                write(&store, &plan)?;
-            }
-        }
-        Ok(given_up)
-    }
-}
-
 pub(crate) fn plan(
     options: &FormatOptions,
     size: u64,
@@ -264,7 +181,7 @@ pub(crate) fn plan(
     o.zeroed = zeroed;
     let engine = options.journal.unwrap_or(JournalEngine::Compressed);
     if engine == JournalEngine::Scalable {
-        return Err(ondol_format::FormatError::Parameter(crate::nvm::NOT_ASKED_FOR.into()));
+        return Err(ondol_format::FormatError::Parameter(NOT_ASKED_FOR.into()));
     }
     let data = options.data.unwrap_or(match engine {
         JournalEngine::Classic | JournalEngine::Scalable => DataMode::Ordered,
@@ -284,32 +201,8 @@ pub(crate) fn plan(
     Plan::new(&o, size)
 }
 
-/// Makes a regular file one of `size` zeros. Its medium's room for all that `plan` writes is taken first, so that a
-/// full one costs nothing of what was there.
-fn clear(store: &mut FileStore, plan: &Plan, size: u64) -> Result<()> {
-    let written = written(plan);
-    let mut reserved = true;
-    for range in &written {
-        reserved = reserved && store.reserve(range.start, range.end - range.start)?;
-    }
-    let end = store.size();
-    if size > end {
-        store.resize(size)?;
-    }
-    // What is no longer whole must not be taken for what it was.
-    forget(store)?;
-    if !(reserved && wipe(store, &written, end)?) {
-        // Cut to nothing and extended again, it holds zeros, too.
-        store.resize(0)?;
-    }
-    if size != store.size() {
-        store.resize(size)?;
-    }
-    Ok(())
-}
-
 /// Discards the bytes before `end` that will not be written; says whether all of them could be.
-fn wipe(store: &dyn BlockStore, written: &[Range<u64>], end: u64) -> Result<bool> {
+pub(crate) fn wipe(store: &dyn BlockStore, written: &[Range<u64>], end: u64) -> Result<bool> {
     let mut at = 0;
     for range in written.iter().cloned().chain(std::iter::once(end..end)).filter(|range| range.start <= end) {
         if range.start > at && !store.discard(at, range.start - at)? {
@@ -321,7 +214,7 @@ fn wipe(store: &dyn BlockStore, written: &[Range<u64>], end: u64) -> Result<bool
 }
 
 /// The bytes that a plan writes, in their order.
-fn written(plan: &Plan) -> Vec<Range<u64>> {
+pub(crate) fn written(plan: &Plan) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let noted: std::result::Result<(), Infallible> = plan.emit(|chunk| {
         let (start, len) = match chunk {

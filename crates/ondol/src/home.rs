@@ -1,44 +1,28 @@
-//! Where an image lies: in a file or on a block device, in an NVM pool under a page table, or in object storage. A
-//! target that begins with `nvm:` names a pool, one that begins with `s3://` or the like a place in object storage;
-//! everything else is told apart here, and nowhere above.
+//! Opens an image where it lies: in a file or on a block device, in an NVM pool under a page table, or in object
+//! storage. What a target names is told apart here, and nowhere above.
 
 use crate::bucket::{self, Terms};
 use crate::format::{plan, write};
-use crate::info::uuid_text;
 use crate::machine::{claim, pools};
 use crate::media::Media;
 use crate::pool::{GivenUp, GivenUpChanges, GivenUpImage};
+use crate::target::{is_in_bucket, pool_of, target_of};
+use crate::words::uuid_text;
 use crate::{Error, FormatOptions, JournalEngine, Remedy, Result, nvm};
 use ondol_block::{Access, BlockStore, PageLender};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
-use ondol_format::{Superblock, superblock};
 use ondol_journal::{JournalError, remap};
 use ondol_medium::{Access as NvmAccess, AreaKind, NvmModel, NvmOptions, PAGE, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, OnDamage};
 use ondol_page_table::{PageTable, TableError, TableReport, TableSpec, has_table, pool_size};
 use serde::Serialize;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-const PREFIX: &[u8] = b"nvm:";
-
-/// The pool that a target of the form `nvm:POOL` names: its image lies in the pool itself, under a page table. A file
-/// whose name begins so is `./nvm:…`.
-pub fn pool_of(target: &Path) -> Option<&Path> {
-    target.as_os_str().as_bytes().strip_prefix(PREFIX).map(|rest| Path::new(OsStr::from_bytes(rest)))
-}
-
-/// The target that names the image in a pool.
-pub(crate) fn target_of(pool: &Path) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(&[PREFIX, pool.as_os_str().as_bytes()].concat()))
-}
+use std::path::Path;
 
 /// Opens the image that a target names, so that nobody else writes it.
 pub(crate) fn open(target: &Path, access: Access) -> Result<Arc<dyn BlockStore>> {
     Ok(match pool_of(target) {
-        None if bucket::is_in_bucket(target) => bucket::open(target, access, &Terms::default())?,
+        None if is_in_bucket(target) => bucket::open(target, access, &Terms::default())?,
         None => Arc::new(claim::open(target, access)?),
         Some(pool) => Arc::new(table(pool, access)?),
     })
@@ -51,8 +35,8 @@ pub(crate) fn media(target: &Path, access: Access) -> Result<Media> {
 
 /// As [`media`], from a pool as slow as `model`.
 pub(crate) fn modelled_media(target: &Path, access: Access, model: NvmModel) -> Result<Media> {
-    if bucket::is_in_bucket(target) {
-        return bucket::media(target, access, &Terms::default());
+    if is_in_bucket(target) {
+        return Ok(Media::in_bucket(bucket::open_held(target, access, &Terms::default())?));
     }
     let Some(pool) = pool_of(target) else { return Ok(Media::image(open(target, access)?)) };
     in_pool(nvm::open_modelled(pool, access == Access::Read, model)?, attach)
@@ -71,7 +55,7 @@ fn in_pool(pool: Pool, attach: impl FnOnce(&Pool) -> Result<PageTable>) -> Resul
 /// As [`open`] for reading only; the kernel may be writing to a file or device.
 pub(crate) fn look(target: &Path) -> Result<Arc<dyn BlockStore>> {
     Ok(match pool_of(target) {
-        None if bucket::is_in_bucket(target) => bucket::open(target, Access::Read, &Terms::default())?,
+        None if is_in_bucket(target) => bucket::open(target, Access::Read, &Terms::default())?,
         None => Arc::new(claim::look(target)?),
         Some(pool) => Arc::new(table(pool, Access::Read)?),
     })
@@ -116,13 +100,6 @@ fn is_of_another(pool: &Pool, table: &PageTable) -> Result<bool> {
 /// Where an image has its superblock, and there its UUID.
 const SUPERBLOCK_AT: u64 = 1024;
 const UUID_AT: u64 = SUPERBLOCK_AT + 0x68;
-
-/// The superblock of an image in a pool, if it is one.
-pub(crate) fn superblock(table: &PageTable) -> Option<Superblock> {
-    let mut bytes = [0; superblock::SIZE];
-    table.read(SUPERBLOCK_AT, &mut bytes).ok()?;
-    Superblock::parse(&bytes, table.size()).ok()
-}
 
 /// The page table of an image in a pool. Numbers of pages of 4096 bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -291,18 +268,4 @@ fn create(path: &Path, size: u64) -> Result<Pool> {
     let bytes = pool_size(size).ok_or_else(too_large)? + nvm::log_bytes(size);
     let nvm = pools::create(path, bytes, &NvmOptions { access: NvmAccess::Write, ..NvmOptions::default() })?;
     Ok(Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_names_a_pool_or_a_file() {
-        assert_eq!(pool_of(Path::new("nvm:/dev/dax0.0")), Some(Path::new("/dev/dax0.0")));
-        assert_eq!(target_of(Path::new("/dev/dax0.0")), Path::new("nvm:/dev/dax0.0"));
-        for file in ["disk.img", "./nvm:x", "/nvm:x", "NVM:x", "nvm"] {
-            assert_eq!(pool_of(Path::new(file)), None, "{file}");
-        }
-    }
 }

@@ -3,7 +3,11 @@
 
 use crate::bucket::{self, BucketInfo};
 use crate::home;
+use crate::machine::claim;
+use crate::memory::Shares;
 use crate::nvm_meter::NvmMeter;
+use crate::part::{Partition, partitions_in};
+use crate::words::uuid_text;
 use crate::{Counters, JournalEngine, Options, Result, Volume};
 use ondol_format::Superblock;
 use ondol_journal::{LogMap, jbd2};
@@ -128,6 +132,14 @@ pub struct Pages {
     pub free: u64,
 }
 
+/// What a server takes beside what `cache=` gives: the program itself, stacks, and what its allocator keeps for a while
+/// to use it again.
+const BESIDE: u64 = 64 << 20;
+
+/// What an inode takes that somebody knows by number or has open, whether it is cached or not: how often, and its place
+/// among the orphans.
+const KNOWN: u64 = 192;
+
 /// Describes the image at `path`, which nobody may have open for writing. Changes nothing.
 ///
 /// # Errors
@@ -156,6 +168,14 @@ pub fn info(path: impl AsRef<Path>) -> Result<Info> {
         "clean"
     };
     Ok(info)
+}
+
+/// The partitions of the disk or its image at `path`, by number; none where there is no table.
+///
+/// # Errors
+/// It is in use by somebody who writes, or cannot be read; its table is damaged.
+pub fn partitions(path: impl AsRef<Path>) -> Result<Vec<Partition>> {
+    partitions_in(&claim::look(path.as_ref())?)
 }
 
 fn describe(image: &Image) -> Result<Info> {
@@ -208,11 +228,6 @@ fn journal_info(image: &Image) -> Result<JournalInfo> {
 /// A label as it is where it is text, and otherwise as it can be shown.
 fn text_of(label: &[u8]) -> String {
     std::str::from_utf8(label).map_or_else(|_| ondol_format::printable(label), str::to_owned)
-}
-
-pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 impl Volume {
@@ -308,5 +323,17 @@ impl Volume {
     /// last writes are then. Its pool stays taken as long as this is there.
     pub fn nvm_meter(&self) -> NvmMeter {
         self.composed().nvm.clone()
+    }
+
+    /// Bytes that requests which carry or fetch much may take, all at a time: a share of `cache=`.
+    pub fn request_bytes(&self) -> u64 {
+        Shares::of(self.composed().options.image.cache_bytes).requests
+    }
+
+    /// Bytes of memory that a server of this volume takes at most, about: twice `cache=`, where all shares are full and
+    /// no image is shared between them, and what it takes without, with 192 for each inode that a kernel knows. A
+    /// single operation of the library that changes more than that is not bound by it.
+    pub fn memory_bound(&self) -> u64 {
+        2 * self.composed().options.image.cache_bytes + BESIDE + KNOWN * self.inodes().inode_ops().known_inodes() as u64
     }
 }

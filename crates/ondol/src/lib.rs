@@ -61,6 +61,7 @@ pub mod buffer;
 mod compose;
 mod counters;
 mod directory;
+mod discard;
 mod error;
 mod fast_commit;
 mod file;
@@ -71,6 +72,7 @@ mod info;
 mod journal_size;
 pub mod machine;
 mod maintain;
+mod make;
 mod map_mut;
 mod media;
 mod memory;
@@ -91,6 +93,8 @@ mod resize;
 pub mod run;
 mod salvage;
 mod scratch;
+mod settings;
+mod target;
 mod transaction;
 mod transfer;
 mod view;
@@ -100,17 +104,18 @@ mod words;
 
 pub use bucket::{
     BucketInfo, DiskCacheInfo, Durable, HAS_BUCKETS, LagInfo, LeaseInfo, LocalBatch, LocalLogInfo, LocalLogState,
-    RequestInfo, Snapshot, StoredInfo, clone_volume, delete_volume, is_in_bucket, is_local_log,
-    is_there as is_volume_there, local_log, local_log_batches, local_log_batches_in_pool, mark_of,
-    require_named as require_named_in_bucket, says_closed, snapshot, snapshot_delete, snapshots,
+    RequestInfo, Snapshot, StoredInfo, clone_volume, delete_volume, is_local_log, is_there as is_volume_there,
+    local_log, local_log_batches, local_log_batches_in_pool, mark_of, require_named as require_named_in_bucket,
+    says_closed, snapshot, snapshot_delete, snapshots,
 };
 pub use counters::Counters;
 pub use directory::{DirBuilder, DirEntry, ReadDir};
+pub use discard::{Discarded, discard as discard_nvm, discard_media as discard_nvm_of};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::{FormatOptions, format_store};
-pub use home::{TableInfo, attach as attach_table, format_pool, pool_of};
-pub use info::{Info, MountInfo, Pages, info};
+pub use home::{TableInfo, attach as attach_table, format_pool};
+pub use info::{Info, MountInfo, Pages, info, partitions};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, check_telling, mark_checked, recover,
     recover_media, recover_telling, recover_with_pool, tune, tune_store,
@@ -118,7 +123,7 @@ pub use maintain::{
 pub use map_mut::MapMut;
 pub use media::Media;
 pub use metadata::{FileTimes, Metadata};
-pub use nvm::{Discarded, Lost, discard as discard_nvm, discard_media as discard_nvm_of};
+pub use nvm::Lost;
 pub use nvm_meter::NvmMeter;
 pub use ondol_block::{Access, BlockStats, DeviceClass, PageUse, open_file, passed, reopen};
 pub use ondol_env::counters::{Counter, Counts, Kind as CounterKind, Unit as CounterUnit};
@@ -133,13 +138,14 @@ pub use ondol_volume::{
 };
 pub use open::Open;
 pub use options::{BUCKET_OPTION_NAMES, JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
-pub use part::{Part, Partition, part_in, part_of, partitions};
+pub use part::{Part, Partition, part_in, part_of};
 pub use prefault::{MapStats, Prefault};
 pub use progress::{Progress, Told};
 pub use remedy::Remedy;
 pub use resize::{NewSize, ResizeReport, Sizes, resize, resize_media, resize_telling, sizes};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
+pub use target::{is_in_bucket, pool_of};
 pub use transaction::Transaction;
 pub use transfer::{Transferred, export, export_media, export_telling, import, import_store};
 pub use view::{Map, View};

@@ -1,17 +1,18 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
-use crate::compose::{self, Composed};
+use crate::compose;
 use crate::home;
 use crate::media::Media;
-use crate::options::data_code;
+use crate::options::{IN_POOL, NOT_ASKED_FOR, data_code};
 use crate::progress::{Progress, Told};
 use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
+use ondol_journal::jbd2::Recovered;
 use ondol_journal::{LogMap, batch, jbd2, remap, swap};
-use ondol_volume::{Error as VolumeError, Image};
+use ondol_volume::{Error as VolumeError, Image, Processed};
 use serde::Serialize;
 use std::path::Path;
 
@@ -31,12 +32,11 @@ pub struct RecoverReport {
 }
 
 impl RecoverReport {
-    pub(crate) fn of(composed: &Composed) -> Self {
-        let (replayed, orphans) = (composed.recovered, composed.orphans);
+    pub(crate) fn of(replayed: Recovered, orphans: Processed) -> Self {
         Self { orphans_deleted: orphans.deleted, orphans_truncated: orphans.truncated, ..Self::replayed(replayed) }
     }
 
-    pub(crate) fn replayed(r: jbd2::Recovered) -> Self {
+    pub(crate) fn replayed(r: Recovered) -> Self {
         Self { transactions: r.transactions, blocks: r.blocks, revoked: r.revoked, ..Self::default() }
     }
 }
@@ -48,7 +48,13 @@ impl RecoverReport {
 /// # Errors
 /// The image is in use, corrupt, or needs a feature that is not known.
 pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
-    compose::recover(&home::media(path.as_ref(), Access::Write)?, Arc::new(System))
+    recover_whole(&home::media(path.as_ref(), Access::Write)?, Arc::new(System))
+}
+
+/// As [`recover`], of the image on `media`.
+pub(crate) fn recover_whole(media: &Media, env: Arc<dyn Env>) -> Result<RecoverReport> {
+    let (replayed, orphans) = compose::recover(media, env)?;
+    Ok(RecoverReport::of(replayed, orphans))
 }
 
 /// As [`recover`], of an image whose last changes lie in the NVM pool at `pool`. Image and pool need each other no more
@@ -58,7 +64,7 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
 /// As [`recover`]; the pool is in use, is none, or is another.
 pub fn recover_with_pool(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<RecoverReport> {
     let media = home::media(path.as_ref(), Access::Write)?.with_pool(nvm::open(pool.as_ref(), false)?);
-    compose::recover(&media, Arc::new(System))
+    recover_whole(&media, Arc::new(System))
 }
 
 /// As [`recover`], or with a pool as [`recover_with_pool`], telling what is written.
@@ -70,7 +76,7 @@ pub fn recover_telling(path: impl AsRef<Path>, pool: Option<&Path>, told: Told) 
     if let Some(pool) = pool {
         media = media.with_pool(nvm::open(pool, false)?);
     }
-    compose::recover(&media, Arc::new(System))
+    recover_whole(&media, Arc::new(System))
 }
 
 /// Replays the journal of the image on `media`, if it holds anything, and marks the image recovered. Orphans stay for
@@ -112,7 +118,7 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
     let image = Image::open(store.clone())?;
     let state = |what: &str| Error::state(image.name(), what);
     if tune.journal == Some(JournalEngine::Scalable) {
-        return Err(state(nvm::NOT_ASKED_FOR));
+        return Err(state(NOT_ASKED_FOR));
     }
     let block_size = image.superblock().block_size();
     let is_possible = match tune.journal {
@@ -124,7 +130,7 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
         return Err(state("engine batch needs a home that takes batches: choose another journal"));
     }
     if let (Some(engine), false) = (tune.journal, is_possible) {
-        let needs = state(&format!("engine {} needs {}", engine.name(), nvm::IN_POOL));
+        let needs = state(&format!("engine {} needs {}", engine.name(), IN_POOL));
         return Err(needs.helped(Remedy::MakeInPool { pool: None }));
     }
     image.require_unused(&*env)?;

@@ -1,7 +1,7 @@
 //! The stores that a volume lies on: its image, and the device of its journal where that is another.
 
 use crate::bucket::Held;
-use crate::info::uuid_text;
+use crate::words::uuid_text;
 use crate::{Error, Result};
 use ondol_block::{BlockStore, JoinedStore, OverlayStore};
 use ondol_env::sync::{Arc, Mutex};

@@ -1,14 +1,4 @@
-//! What `cache=` is divided into, and what it bounds.
-
-use crate::Volume;
-
-/// What a server takes beside what `cache=` gives: the program itself, stacks, and what its allocator keeps for a while
-/// to use it again.
-const BESIDE: u64 = 64 << 20;
-
-/// What an inode takes that somebody knows by number or has open, whether it is cached or not: how often, and its place
-/// among the orphans.
-const KNOWN: u64 = 192;
+//! What `cache=` is divided into.
 
 /// The least that `dirty=` takes.
 const LEAST_DIRTY: u64 = 64 << 10;
@@ -38,19 +28,5 @@ impl Shares {
             requests: quarter,
             most_dirty: quarter.max(LEAST_DIRTY),
         }
-    }
-}
-
-impl Volume {
-    /// Bytes that requests which carry or fetch much may take, all at a time: a share of `cache=`.
-    pub fn request_bytes(&self) -> u64 {
-        Shares::of(self.composed().options.image.cache_bytes).requests
-    }
-
-    /// Bytes of memory that a server of this volume takes at most, about: twice `cache=`, where all shares are full and
-    /// no image is shared between them, and what it takes without, with 192 for each inode that a kernel knows. A
-    /// single operation of the library that changes more than that is not bound by it.
-    pub fn memory_bound(&self) -> u64 {
-        2 * self.composed().options.image.cache_bytes + BESIDE + KNOWN * self.inodes().inode_ops().known_inodes() as u64
     }
 }

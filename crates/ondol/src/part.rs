@@ -4,6 +4,7 @@
 
 mod tables;
 
+use crate::target::{is_in_bucket, pool_of};
 use crate::{Error, Result, parse_size};
 use ondol_block::{BlockStore, FileStore};
 use std::ffi::OsStr;
@@ -11,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub use tables::Partition;
+pub(crate) use tables::partitions_in;
 
 /// Which part of a file or device is the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,7 @@ impl Part {
                 (offset, size.unwrap_or(store.size().saturating_sub(offset)))
             }
             Self::Partition(number) => {
-                let found = tables::read(&store)?;
+                let found = tables::partitions_in(&store)?;
                 match found.iter().find(|partition| partition.number == number) {
                     Some(partition) => (partition.start, partition.size),
                     None => return Err(state(none(number, &found))),
@@ -100,21 +102,13 @@ pub fn part_of(target: &Path) -> Option<(&Path, Part)> {
 
 /// As [`part_of`], by the name alone: nobody looks whether there is a file that has all of it as its name.
 pub fn part_in(target: &Path) -> Option<(&Path, Part)> {
-    if crate::pool_of(target).is_some() || crate::is_in_bucket(target) {
+    if pool_of(target).is_some() || is_in_bucket(target) {
         return None;
     }
     let bytes = target.as_os_str().as_bytes();
     let at = bytes.iter().rposition(|byte| *byte == b'?').filter(|at| *at > 0)?;
     let part = Part::parse(std::str::from_utf8(&bytes[at + 1..]).ok()?)?;
     Some((Path::new(OsStr::from_bytes(&bytes[..at])), part))
-}
-
-/// The partitions of the disk or its image at `path`, by number; none where there is no table.
-///
-/// # Errors
-/// It is in use by somebody who writes, or cannot be read; its table is damaged.
-pub fn partitions(path: impl AsRef<Path>) -> Result<Vec<Partition>> {
-    tables::read(&crate::machine::claim::look(path.as_ref())?)
 }
 
 #[cfg(test)]

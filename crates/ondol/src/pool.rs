@@ -5,8 +5,8 @@ mod flatten;
 mod given_up;
 mod measure;
 
-use crate::info::uuid_text;
 use crate::machine::{claim, pools};
+use crate::words::uuid_text;
 use crate::{Error, Result, home};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};

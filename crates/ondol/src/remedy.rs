@@ -1,6 +1,5 @@
 //! What helps against an error: which step, without the words in which one front end or another asks for it.
 
-use crate::Error;
 use ondol_journal::JournalError;
 use ondol_medium::{NvmError, PoolError};
 use ondol_page_table::TableError;
@@ -79,25 +78,7 @@ pub enum Remedy {
     },
 }
 
-impl Error {
-    /// What helps, if one step does.
-    pub fn remedy(&self) -> Option<Remedy> {
-        match self {
-            Self::Volume(e) | Self::Path { source: e, .. } => of_volume(e),
-            Self::State { remedy, .. }
-            | Self::Format { remedy, .. }
-            | Self::Holds { remedy, .. }
-            | Self::Bucket { remedy, .. } => remedy.clone(),
-            Self::Pool(e) => of_pool(e),
-            Self::Table(e) => of_table(e),
-            Self::Run(e) => of_run(e),
-            Self::Nvm(e) => of_nvm(e),
-            _ => None,
-        }
-    }
-}
-
-fn of_volume(e: &VolumeError) -> Option<Remedy> {
+pub(crate) fn of_volume(e: &VolumeError) -> Option<Remedy> {
     match e {
         VolumeError::Journal(JournalError::Aborted(_)) => Some(Remedy::Recover { image: None }),
         VolumeError::Journal(JournalError::Home(_)) => Some(Remedy::RecoverWithPool { pool: None }),
@@ -105,7 +86,7 @@ fn of_volume(e: &VolumeError) -> Option<Remedy> {
     }
 }
 
-fn of_pool(e: &PoolError) -> Option<Remedy> {
+pub(crate) fn of_pool(e: &PoolError) -> Option<Remedy> {
     match e {
         PoolError::NotAPool { name } => Some(Remedy::MakePool { pool: Some(name.clone()) }),
         PoolError::Damaged { name, .. } | PoolError::Differ { name } => Some(Remedy::RemakePool { pool: name.clone() }),
@@ -115,14 +96,14 @@ fn of_pool(e: &PoolError) -> Option<Remedy> {
     }
 }
 
-fn of_table(e: &TableError) -> Option<Remedy> {
+pub(crate) fn of_table(e: &TableError) -> Option<Remedy> {
     match e {
         TableError::NoTable { pool } => Some(Remedy::MakeInPool { pool: Some(pool.clone()) }),
         _ => None,
     }
 }
 
-fn of_nvm(e: &NvmError) -> Option<Remedy> {
+pub(crate) fn of_nvm(e: &NvmError) -> Option<Remedy> {
     match e {
         NvmError::Open { what: "open", name, source } if source.kind() == ErrorKind::NotFound => {
             Some(Remedy::MakePool { pool: Some(name.clone()) })
@@ -131,7 +112,7 @@ fn of_nvm(e: &NvmError) -> Option<Remedy> {
     }
 }
 
-fn of_run(e: &RunLogError) -> Option<Remedy> {
+pub(crate) fn of_run(e: &RunLogError) -> Option<Remedy> {
     match e {
         RunLogError::NoArea { pool } => Some(Remedy::Run { pool: pool.clone() }),
         RunLogError::Header { pool, .. } | RunLogError::Word { pool, .. } | RunLogError::Names { pool, .. } => {

@@ -1,9 +1,10 @@
 //! A volume of another size: see `ondol_volume::Resize` for how, and `docs/design/resize.md` for why it survives
 //! crashes.
 
-use crate::bucket;
+use crate::bucket::{self, Terms};
 use crate::machine::claim;
 use crate::media::Media;
+use crate::target::{is_in_bucket, pool_of};
 use crate::{DataMode, Error, JournalEngine, Options, Progress, Remedy, Result, Volume, compose, home};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
@@ -64,11 +65,11 @@ pub fn resize_telling(path: impl AsRef<Path>, to: NewSize, tell: &mut dyn FnMut(
     let tell = &mut |step: ResizeStep| tell(step.into());
     let path = path.as_ref();
     let env: Arc<dyn Env> = Arc::new(System);
-    if home::pool_of(path).is_some() {
+    if pool_of(path).is_some() {
         return Ok(report(resize_media(&home::media(path, Access::Write)?, to, env, tell)?, None));
     }
-    if bucket::is_in_bucket(path) {
-        let held = bucket::held(path, "resizing it")?;
+    if is_in_bucket(path) {
+        let held = bucket::open_held(path, Access::Write, &Terms::of("resizing it"))?;
         let store = held.clone().store();
         if let NewSize::Bytes(bytes) = to {
             store.lengthen(lengthened(&*store, bytes)?)?;

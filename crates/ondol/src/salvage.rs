@@ -4,6 +4,7 @@
 use crate::compose;
 use crate::holding::Holding;
 use crate::home;
+use crate::maintain::recover_whole;
 use crate::media::Media;
 use crate::{Error, RecoverReport, Result, nvm};
 use ondol_block::{Access, BlockStore};
@@ -60,7 +61,7 @@ pub fn recover_store_by_force(store: &Arc<dyn BlockStore>, env: Arc<dyn Env>) ->
 }
 
 fn recover_media_by_force(media: &Media, env: Arc<dyn Env>) -> Result<ForcedReport> {
-    let mut report = match compose::recover(media, env.clone()) {
+    let mut report = match recover_whole(media, env.clone()) {
         Err(Error::Volume(e @ VolumeError::Corrupt(_))) => salvage(media, env.clone(), e)?,
         Err(Error::Volume(VolumeError::Journal(JournalError::Log(e)))) if matches!(*e, LogError::Damaged { .. }) => {
             salvage_pool(media, env.clone())?
@@ -68,7 +69,7 @@ fn recover_media_by_force(media: &Media, env: Arc<dyn Env>) -> Result<ForcedRepo
         Err(Error::Volume(VolumeError::Journal(JournalError::LostData { .. }))) => salvage_pool(media, env.clone())?,
         other => return other.map(|recovered| ForcedReport { recovered, ..ForcedReport::default() }),
     };
-    match compose::recover(media, env) {
+    match recover_whole(media, env) {
         Ok(then) => {
             let replayed = report.recovered;
             report.recovered = RecoverReport {

@@ -7,7 +7,8 @@ use crate::machine::claim;
 use crate::media::Media;
 use crate::pool::GivenUp;
 use crate::progress::Progress;
-use crate::{Error, Remedy, Result, compose, home, maintain, pool_of};
+use crate::target::{is_in_bucket, pool_of};
+use crate::{Error, Remedy, Result, home, maintain};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
@@ -119,7 +120,7 @@ fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
         return Ok((media.store, 0));
     }
     let media = media.in_memory();
-    let report = compose::recover(&media, Arc::new(System))?;
+    let report = maintain::recover_whole(&media, Arc::new(System))?;
     Ok((media.store, report.transactions))
 }
 
@@ -132,7 +133,7 @@ fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
 /// neither; `Holds` when the pool has an image and `force` is not set; the pool has no room; a store's failure.
 pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> Result<Transferred> {
     let (from, target) = (from.as_ref(), target.as_ref());
-    if bucket::is_in_bucket(target) {
+    if is_in_bucket(target) {
         return import_into_bucket(from, target, force);
     }
     let state = |of: &Path, what: String| Error::state(of.display().to_string(), what);

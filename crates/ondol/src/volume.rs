@@ -81,7 +81,7 @@ impl Volume {
     /// The first failure of a step.
     pub fn step_until_idle(&self) -> Result<()> {
         self.usable()?;
-        background::run_until_idle(self.composed())
+        background::run_until_idle(&self.composed().steps())
     }
 
     /// Brings the oldest of what is committed home, as the background does when the journal is crowded, and commits
@@ -96,7 +96,7 @@ impl Volume {
 
     /// What opening had to recover.
     pub fn recovered(&self) -> RecoverReport {
-        RecoverReport::of(self.composed())
+        RecoverReport::of(self.composed().recovered, self.composed().orphans)
     }
 
     /// Commits everything, writes it home, marks the image clean and unlocks it. Durable when this returns.

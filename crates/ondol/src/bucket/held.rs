@@ -3,7 +3,7 @@
 use super::mark::Mark;
 use super::{BucketInfo, DiskCacheInfo, LagInfo, LeaseInfo, RequestInfo, StoredInfo};
 use crate::Result;
-use crate::info::uuid_text;
+use crate::words::uuid_text;
 use ondol_block::{BlockStats, BlockStore, Caps, Result as BlockResult};
 use ondol_env::sync::Arc;
 use ondol_object_home::{Home, Requests, Usage};

@@ -121,3 +121,12 @@ pub struct DiskCacheInfo {
     /// Parts that were wanted and not there.
     pub misses: u64,
 }
+
+/// A snapshot of a volume in object storage: `TARGET?snapshot=NAME` names the volume as it was, for reading.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// Its name.
+    pub name: String,
+    /// When it was made, in seconds since 1970 by the clock of the machine that made it.
+    pub made: i64,
+}

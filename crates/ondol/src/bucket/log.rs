@@ -113,7 +113,7 @@ pub(crate) fn state_in_pool(pool: &Path) -> Result<Option<LocalLogState>> {
 mod shown {
     use super::{LocalBatch, LocalLogInfo};
     use crate::bucket::error;
-    use crate::info::uuid_text;
+    use crate::words::uuid_text;
     use crate::{Result, nvm};
     use ondol_env::sync::Arc;
     use ondol_medium::AreaKind;

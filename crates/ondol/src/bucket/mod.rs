@@ -18,137 +18,52 @@ mod local;
 mod log;
 mod mark;
 mod snapshot;
+mod terms;
 #[cfg(feature = "object")]
 mod with;
 #[cfg(not(feature = "object"))]
 mod without;
 
-pub use info::{BucketInfo, DiskCacheInfo, LagInfo, LeaseInfo, RequestInfo, StoredInfo};
+pub use info::{BucketInfo, DiskCacheInfo, LagInfo, LeaseInfo, RequestInfo, Snapshot, StoredInfo};
 pub use log::{
     LocalBatch, LocalLogInfo, LocalLogState, is_local_log, local_log, local_log_batches, local_log_batches_in_pool,
 };
 pub use mark::{mark_of, says_closed};
-pub use snapshot::{Snapshot, clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
+pub use snapshot::{clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
+pub use terms::Durable;
+pub(crate) use terms::{LogAt, LogTerms, Terms};
 
 #[cfg(feature = "object")]
 pub(crate) use held::Held;
 pub(crate) use log::state_in_pool as local_log_in_pool;
 #[cfg(feature = "object")]
-use with::{check, copy, delete, destroy, list, make, open_held};
+pub(crate) use with::open_held;
+#[cfg(feature = "object")]
+use with::{check, copy, delete, destroy, list, make};
 #[cfg(not(feature = "object"))]
-pub(crate) use without::Held;
+pub(crate) use without::{Held, open_held};
 #[cfg(not(feature = "object"))]
-use without::{check, copy, delete, destroy, list, make, open_held};
+use without::{check, copy, delete, destroy, list, make};
 
 use crate::format::plan;
-use crate::media::Media;
+use crate::target::is_in_bucket;
 use crate::{Error, FormatOptions, JournalEngine, Options, Remedy, Result};
 use ondol_block::{Access, BlockStore};
 use ondol_env::System;
 use ondol_env::sync::Arc;
 use ondol_format::mkfs::Chunk;
 use rustix::io::Errno;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-const SCHEMES: [&str; 4] = ["s3://", "gs://", "az://", "file://"];
+use std::path::Path;
 
 /// What blocks have unless told otherwise: the size of a chunk, so that no write has to read.
 const BLOCK: u32 = 4096;
 
-/// Whether a target names a volume in object storage, well or badly: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`,
-/// `az://CONTAINER/PREFIX` or `file:///DIR`. A file of such a name is `./s3:…`. Builds without the feature `object`
-/// open none of them, and say so.
-pub fn is_in_bucket(target: &Path) -> bool {
-    SCHEMES.iter().any(|scheme| target.as_os_str().as_bytes().starts_with(scheme.as_bytes()))
-}
-
 /// Whether this build opens volumes in object storage.
 pub const HAS_BUCKETS: bool = cfg!(feature = "object");
-
-/// How a volume in object storage is opened.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody opens any"))]
-pub(crate) struct Terms {
-    /// Take it from whoever writes to it.
-    pub(crate) take_over: bool,
-    pub(crate) lease: Option<Duration>,
-    /// Zero: for ever.
-    pub(crate) timeout: Option<Duration>,
-    /// Bytes of memory for what is read of the store.
-    pub(crate) cache: Option<u64>,
-    /// What for, for others who want it.
-    pub(crate) purpose: String,
-    /// With `durable=local`, the log on this machine.
-    pub(crate) log: Option<LogTerms>,
-    /// Local logs of which it does not matter what they hold.
-    pub(crate) give_up: Vec<[u8; 16]>,
-    /// The directory of a cache on the local disk, and its size.
-    pub(crate) disk: Option<(PathBuf, u64)>,
-}
-
-/// The log on this machine in which an fsync ends.
-#[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody opens any"))]
-pub(crate) struct LogTerms {
-    pub(crate) at: LogAt,
-    /// Of a new one.
-    pub(crate) size: Option<u64>,
-    /// Bytes that may wait for the bucket, and for how long.
-    pub(crate) lag: Option<u64>,
-    pub(crate) lag_time: Option<Duration>,
-}
-
-/// Where that log is.
-#[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody opens any"))]
-pub(crate) enum LogAt {
-    File(PathBuf),
-    Pool(PathBuf),
-}
-
-/// When a write to a volume in object storage counts as durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durable {
-    /// When it is in the bucket.
-    #[default]
-    Remote,
-    /// When it is in a log on this machine: it is in the bucket some seconds later, and lost if the machine is lost
-    /// before.
-    Local,
-}
-
-impl Durable {
-    /// Its name as in `durable=`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Remote => "remote",
-            Self::Local => "local",
-        }
-    }
-}
-
-impl Terms {
-    /// What an image that nobody mounts is opened for.
-    pub(crate) fn of(purpose: &str) -> Self {
-        Self { purpose: purpose.to_owned(), ..Self::default() }
-    }
-}
 
 /// Opens the volume that a target in object storage names.
 pub(crate) fn open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<dyn BlockStore>> {
     Ok(open_held(target, access, terms)?.store())
-}
-
-/// As [`open`], as what a volume lies on.
-pub(crate) fn media(target: &Path, access: Access, terms: &Terms) -> Result<Media> {
-    Ok(Media::in_bucket(open_held(target, access, terms)?))
-}
-
-/// As [`open`], for writing, for whoever closes it himself.
-pub(crate) fn held(target: &Path, purpose: &str) -> Result<Arc<Held>> {
-    open_held(target, Access::Write, &Terms::of(purpose))
 }
 
 /// Opens what a target names for reading, and describes it, if it is in object storage. Changes nothing.
@@ -295,16 +210,6 @@ pub(crate) fn require_none(target: &Path, options: &Options) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_target_names_a_bucket_or_a_file() {
-        for target in ["s3://b/p", "gs://b/p", "az://c/p", "file:///d", "file://d", "s3://"] {
-            assert!(is_in_bucket(Path::new(target)), "{target}");
-        }
-        for file in ["./s3://b/p", "s3:/b", "S3://b/p", "/file:///d", "disk.img", "nvm:s3://b/p"] {
-            assert!(!is_in_bucket(Path::new(file)), "{file}");
-        }
-    }
 
     #[test]
     #[cfg(not(feature = "object"))]

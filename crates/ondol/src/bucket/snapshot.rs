@@ -1,20 +1,11 @@
 //! Snapshots of volumes in object storage.
 
-use super::{Terms, copy, delete, destroy, error, is_in_bucket, list, open_held};
+use super::{Snapshot, Terms, copy, delete, destroy, error, list, open_held};
+use crate::target::is_in_bucket;
 use crate::{Result, Volume};
 use ondol_block::Access;
 use rustix::io::Errno;
-use serde::Serialize;
 use std::path::Path;
-
-/// A snapshot of a volume in object storage: `TARGET?snapshot=NAME` names the volume as it was, for reading.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Snapshot {
-    /// Its name.
-    pub name: String,
-    /// When it was made, in seconds since 1970 by the clock of the machine that made it.
-    pub made: i64,
-}
 
 fn require_bucket(target: &Path) -> Result<()> {
     if is_in_bucket(target) {

@@ -47,8 +47,8 @@ impl Terms {
     }
 }
 
-/// Opens the volume that `target` names.
-pub(super) fn open_held(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
+/// Opens the volume that `target` names, for whoever closes it himself.
+pub(crate) fn open_held(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
     let new_log = match &terms.log {
         Some(LogTerms { at: LogAt::File(path), .. }) if !path.exists() => Some(path),
         _ => None,

@@ -50,7 +50,7 @@ pub(super) fn check(_target: &Path) -> Result<()> {
     Err(lacks())
 }
 
-pub(super) fn open_held(_target: &Path, _access: Access, _terms: &Terms) -> Result<Arc<Held>> {
+pub(crate) fn open_held(_target: &Path, _access: Access, _terms: &Terms) -> Result<Arc<Held>> {
     Err(lacks())
 }
 

@@ -10,6 +10,7 @@ use super::devices::{Base, Device, Devices, Extent, open_device};
 use super::holders::{self, Holder};
 use super::mountinfo::{self, Entry};
 use super::roots::{self, Taken};
+use crate::target::{is_in_bucket, pool_of};
 use crate::{Error, Result, part};
 use ondol_block::{Access, BlockError, FileStore, passed};
 use ondol_env::sync::thread;
@@ -58,7 +59,7 @@ pub(crate) fn look(path: &Path) -> Result<FileStore> {
 /// It is not there, or neither a file nor a block device.
 pub fn users(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
-    if crate::pool_of(path).is_some() || crate::is_in_bucket(path) {
+    if pool_of(path).is_some() || is_in_bucket(path) {
         // Nobody but Ondol knows what lies in a pool, and that locks it, or in a bucket.
         return Ok(Vec::new());
     }

@@ -4,6 +4,8 @@ use super::devices::Device;
 use super::elsewhere::{self, Seen};
 use super::locks::{self, Lock, shown};
 use super::mountinfo::{Entry, FS_TYPE};
+use crate::part::part_in;
+use crate::target::pool_of;
 use std::path::{Path, PathBuf};
 
 /// Whoever keeps others from an image.
@@ -100,8 +102,8 @@ fn served_by(pid: u32, mounts: &[Entry]) -> Option<Seen> {
         return None;
     }
     let named = |entry: &Entry| {
-        let in_part = crate::part_in(&entry.source).map(|(file, _)| file);
-        let file = crate::pool_of(&entry.source).or(in_part).unwrap_or(&entry.source);
+        let in_part = part_in(&entry.source).map(|(file, _)| file);
+        let file = pool_of(&entry.source).or(in_part).unwrap_or(&entry.source);
         open.iter().any(|path| path == file || *path == entry.source)
     };
     served(mounts, &named)

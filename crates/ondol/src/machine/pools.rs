@@ -4,6 +4,7 @@ use super::claim::{Refused, held, patiently};
 use super::holders::{self, Holder};
 use super::mountinfo;
 use super::roots::{self, Taken};
+use crate::target::target_of;
 use crate::{Error, Result};
 use ondol_block::Access as FileAccess;
 use ondol_env::{Env, System};
@@ -128,5 +129,5 @@ fn inode(path: &Path) -> Option<Taken> {
 fn by_lock(inode: &Taken, path: &Path) -> Vec<Holder> {
     let mounts = mountinfo::read().unwrap_or_default();
     let full = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    holders::by_lock(inode.dev, inode.ino, &mounts, &[crate::home::target_of(&full)])
+    holders::by_lock(inode.dev, inode.ino, &mounts, &[target_of(&full)])
 }

@@ -2,7 +2,7 @@
 
 use super::{BucketOptions, Options};
 use crate::bucket::{Durable, LogAt, LogTerms, Terms};
-use crate::home::{pool_of, target_of};
+use crate::target::{pool_of, target_of};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ const MOST_ENTRIES: u32 = 1024;
 const ENTRY_BYTES: std::ops::RangeInclusive<u32> = 128..=4096;
 
 /// The partitions on a disk, by number; none where there is no table.
-pub(super) fn read(disk: &FileStore) -> Result<Vec<Partition>> {
+pub(crate) fn partitions_in(disk: &FileStore) -> Result<Vec<Partition>> {
     let Some(mbr) = sector(disk, 0)? else { return Ok(Vec::new()) };
     let entries = entries(&mbr);
     let found = if entries.iter().any(|entry| entry.kind == PROTECTIVE) {
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn hostile_tables_are_refused() {
-        assert_eq!(read(&disk(b"")).unwrap(), []);
-        assert_eq!(read(&disk(&[0; 4096])).unwrap(), []);
+        assert_eq!(partitions_in(&disk(b"")).unwrap(), []);
+        assert_eq!(partitions_in(&disk(&[0; 4096])).unwrap(), []);
         let sectors = |table: &[u8], count: usize| disk(&[table, &vec![0; count * MBR - table.len()]].concat());
         let one = Partition { number: 2, start: 512, size: 1024 };
-        assert_eq!(read(&sectors(&mbr(&[(0, 1, 1), (0x83, 1, 2)]), 3)).unwrap(), [one]);
-        let said = |disk: &FileStore| read(disk).unwrap_err().to_string();
+        assert_eq!(partitions_in(&sectors(&mbr(&[(0, 1, 1), (0x83, 1, 2)]), 3)).unwrap(), [one]);
+        let said = |disk: &FileStore| partitions_in(disk).unwrap_err().to_string();
         assert!(said(&sectors(&mbr(&[(0x83, 1, 3)]), 3)).contains("partition 1 goes beyond its end"));
         assert!(said(&sectors(&mbr(&[(0x83, u32::MAX, u32::MAX)]), 3)).contains("goes beyond its end"));
         assert!(said(&sectors(&mbr(&[(PROTECTIVE, 1, 3)]), 100)).contains("neither the GPT nor its copy"));

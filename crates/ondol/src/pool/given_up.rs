@@ -1,8 +1,11 @@
 //! What only a pool has, so that it is lost when something else is made in the pool.
 
-use crate::info::uuid_text;
 use crate::nvm::Lost;
-use crate::{Remedy, Result, counted, home, nvm};
+use crate::words::uuid_text;
+use crate::{Remedy, Result, counted, nvm};
+use ondol_block::BlockStore;
+use ondol_format::Superblock;
+use ondol_format::superblock::{OFFSET, SIZE};
 use ondol_medium::Pool;
 use ondol_page_table::{PageTable, has_table};
 use serde::Serialize;
@@ -66,7 +69,7 @@ impl GivenUp {
 
 impl GivenUpImage {
     pub(crate) fn of(pool: &Pool) -> Self {
-        let read = || home::superblock(&PageTable::attach(pool).ok()?);
+        let read = || superblock(&PageTable::attach(pool).ok()?);
         read().map_or_else(Self::default, |sb| Self {
             uuid: Some(uuid_text(sb.uuid())),
             label: String::from_utf8_lossy(sb.volume_name()).into_owned(),
@@ -129,4 +132,11 @@ impl GivenUpChanges {
             false => Remedy::RecoverWithPool { pool: Some(pool) },
         }
     }
+}
+
+/// The superblock of an image in a pool, if it is one.
+fn superblock(table: &PageTable) -> Option<Superblock> {
+    let mut bytes = [0; SIZE];
+    table.read(OFFSET, &mut bytes).ok()?;
+    Superblock::parse(&bytes, table.size()).ok()
 }
