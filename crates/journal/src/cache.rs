@@ -5,43 +5,16 @@
 //! committing transaction) is never evicted.
 
 use crate::Block;
-use crate::change::Change;
+use crate::change::{Base, Change};
 use crate::clock::{Clock, Look};
-use crate::handle::Base;
 use crate::in_place::IN_PLACE;
-use crate::scalable::Logged;
-use crate::{Client, Ground, Kind, Patches, Ranges, Result, Tid};
+use crate::logged::Logged;
+use crate::{Client, Ground, Kind, NumberHash, Patches, Ranges, Result, Tid};
 use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
-/// Hashes numbers of blocks or inodes: one multiplication, equal on every run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(u64::from(b));
-        }
-    }
-    fn write_u32(&mut self, n: u32) {
-        self.write_u64(n.into());
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 ^= self.0 >> 32;
-    }
-}
-
-/// Makes [`NumberHasher`]s.
-pub type NumberHash = BuildHasherDefault<NumberHasher>;
 
 /// Where the cache finds a block that it does not hold.
 pub(crate) trait Home: Send + Sync {

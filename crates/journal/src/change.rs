@@ -1,10 +1,34 @@
 //! The changes that a handle stages for one block, and how they are applied.
 
-use crate::Ranges;
+use crate::{Block, Ranges};
 use std::ops::Range;
 
 /// Changes of one block that need no memory of their own.
 const FEW: usize = 6;
+
+/// What the changes of a block begin with.
+#[derive(Debug)]
+pub(crate) enum Base<'d> {
+    /// What it holds.
+    Live,
+    /// Zeros, whatever it held.
+    Zeros,
+    /// These bytes, whatever it held.
+    Whole(Block),
+    /// As `Whole`, where whoever called has them.
+    Lent(&'d [u8]),
+}
+
+impl Base<'_> {
+    /// All bytes of the block, where they are said.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Live | Self::Zeros => None,
+            Self::Whole(bytes) => Some(bytes),
+            Self::Lent(bytes) => Some(bytes),
+        }
+    }
+}
 
 /// The changes staged for one block, in order.
 #[derive(Clone, Debug, Default)]

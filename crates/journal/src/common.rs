@@ -2,9 +2,9 @@
 //! work.
 
 use crate::cache::{Cache, Home};
-use crate::contract::Extent;
 use crate::device::Bound;
 use crate::in_place::InPlace;
+use crate::names::Extent;
 use crate::stats::EngineStats;
 use crate::{Config, Ground, JournalError, Result};
 use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

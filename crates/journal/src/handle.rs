@@ -1,71 +1,11 @@
 //! The Handle: one operation's private write set.
 
 use crate::cache::Buf;
-use crate::change::{Change, Changes, differences, joined};
+use crate::change::{Base, Change, differences, joined};
+use crate::write_set::{Staged, WriteSet};
 use crate::{Before, Block, Bytes, Engine, Extent, JournalError, Kind, Placement, Result, Tid};
 use ondol_env::sync::Arc;
 use std::collections::HashMap;
-
-/// What the changes of a block begin with.
-#[derive(Debug)]
-pub(crate) enum Base<'d> {
-    /// What it holds.
-    Live,
-    /// Zeros, whatever it held.
-    Zeros,
-    /// These bytes, whatever it held.
-    Whole(Block),
-    /// As `Whole`, where whoever called has them.
-    Lent(&'d [u8]),
-}
-
-/// What one handle stages for one block.
-#[derive(Debug)]
-pub(crate) struct Staged<'d> {
-    pub(crate) buf: Arc<Buf>,
-    pub(crate) kind: Kind,
-    pub(crate) base: Base<'d>,
-    /// Data in a block that this handle has allocated.
-    pub(crate) newborn: bool,
-    /// Data over stored data, which goes home with the commit and not into the log.
-    pub(crate) over: bool,
-    pub(crate) changes: Changes,
-    /// Base plus changes, made when the operation reads its own writes.
-    view: Option<Block>,
-}
-
-impl<'d> Staged<'d> {
-    /// Forgets what was staged before.
-    fn start_from(&mut self, base: Base<'d>) {
-        (self.base, self.view) = (base, None);
-        self.changes.clear();
-    }
-
-    /// All of `bytes`, in a new block if it is data.
-    #[cfg(test)]
-    pub(crate) fn whole(buf: Arc<Buf>, kind: Kind, bytes: Block) -> Self {
-        let newborn = kind == Kind::DATA;
-        Self { buf, kind, base: Base::Whole(bytes), newborn, over: false, changes: Changes::default(), view: None }
-    }
-
-    /// Copies what is lent.
-    pub(crate) fn own(&mut self) {
-        if let Base::Lent(bytes) = self.base {
-            self.base = Base::Whole(bytes.into());
-        }
-    }
-}
-
-impl Base<'_> {
-    /// All bytes of the block, where they are said.
-    pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Live | Self::Zeros => None,
-            Self::Whole(bytes) => Some(bytes),
-            Self::Lent(bytes) => Some(bytes),
-        }
-    }
-}
 
 /// A change of bits or of a number that concurrent operations share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,21 +44,6 @@ pub struct Credits {
     pub left: u32,
     /// Blocks of data that it has for its commit to write in place.
     pub delayed: u32,
-}
-
-/// Everything a closed handle hands to its engine.
-#[derive(Debug, Default)]
-pub struct WriteSet<'d> {
-    pub(crate) arena: Vec<u8>,
-    pub(crate) blocks: Vec<Staged<'d>>,
-    pub(crate) freed: Vec<(Extent, Kind)>,
-}
-
-impl WriteSet<'_> {
-    /// Copies what is lent: for an engine that keeps it in memory.
-    pub(crate) fn own(&mut self) {
-        self.blocks.iter_mut().for_each(Staged::own);
-    }
 }
 
 /// One operation's changes, private until [`Handle::close`]. Dropping it changes nothing.
@@ -202,7 +127,7 @@ impl<'e> Handle<'e> {
                 self.seen = Some(buf);
                 Ok(bytes)
             }
-            Some(at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
+            Some(at) => Ok(self.set.view(at, self.engine.cache().block_size()).clone()),
         }
     }
 
@@ -257,7 +182,7 @@ impl<'e> Handle<'e> {
     pub fn edit<R>(&mut self, block: u64, kind: Kind, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         let at = self.stage_block(block, kind, false)?;
         let size = self.engine.cache().block_size();
-        let before = view(&mut self.set, at, size).clone();
+        let before = self.set.view(at, size).clone();
         let mut after = before.to_vec();
         let result = edit(&mut after);
         for (offset, len) in differences(&before, &after) {
@@ -338,26 +263,16 @@ impl<'e> Handle<'e> {
 
     fn change(&mut self, block: u64, kind: Kind, change: Change) -> Result<()> {
         let at = self.stage_block(block, kind, false)?;
-        let staged = &mut self.set.blocks[at];
-        if let Some(view) = &mut staged.view {
-            change.apply(&self.set.arena, view.make_mut(), &mut crate::Ranges::default());
-        }
-        staged.changes.push(change);
+        self.set.change(at, change);
         Ok(())
     }
 
     fn put(&mut self, staged: usize, offset: usize, bytes: &[u8]) {
         if bytes.len() == self.engine.cache().block_size() {
             self.set.blocks[staged].start_from(Base::Whole(bytes.into()));
-            return;
+        } else {
+            self.set.put(staged, offset, bytes);
         }
-        let at = self.set.arena.len() as u32;
-        self.set.arena.extend_from_slice(bytes);
-        let staged = &mut self.set.blocks[staged];
-        if let Some(view) = &mut staged.view {
-            view.make_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-        }
-        staged.changes.push(Change::Bytes { offset: offset as u32, at, len: bytes.len() as u32 });
     }
 
     /// As [`Handle::stage_block`], of a block that this handle has allocated for data.
@@ -419,8 +334,7 @@ impl<'e> Handle<'e> {
             self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
         }
         let base = if fresh { Base::Zeros } else { Base::Live };
-        let (newborn, over) = (false, false);
-        self.set.blocks.push(Staged { buf, kind, base, newborn, over, changes: Changes::default(), view: None });
+        self.set.blocks.push(Staged::new(buf, kind, base));
         Ok(self.set.blocks.len() - 1)
     }
 }
@@ -431,24 +345,4 @@ impl Drop for Handle<'_> {
             self.engine.unreserve(self.reserved);
         }
     }
-}
-
-fn view<'s>(set: &'s mut WriteSet<'_>, at: usize, block_size: usize) -> &'s Block {
-    let WriteSet { arena, blocks, .. } = set;
-    let staged = &mut blocks[at];
-    let Staged { buf, base, changes, view, .. } = staged;
-    view.get_or_insert_with(|| {
-        let mut base = match base {
-            Base::Live => buf.snapshot(),
-            Base::Zeros => Block::zeros(block_size),
-            Base::Whole(bytes) => bytes.clone(),
-            Base::Lent(bytes) => (*bytes).into(),
-        };
-        if !changes.is_empty() {
-            let bytes = base.make_mut();
-            let mut touched = crate::Ranges::default();
-            changes.as_slice().iter().for_each(|c| c.apply(arena, bytes, &mut touched));
-        }
-        base
-    })
 }

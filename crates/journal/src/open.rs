@@ -2,27 +2,9 @@
 
 use crate::batch::{self, BatchEngine};
 use crate::block_engine::BlockEngine;
-use crate::contract::{Client, Engine};
 use crate::scalable::ScalableEngine;
-use crate::{Config, LogMap, Result, compressed, jbd2, remap, swap};
-use ondol_block::BlockStore;
-use ondol_env::Env;
-use ondol_env::sync::Arc;
+use crate::{Engine, Ground, LogMap, Result, compressed, jbd2, remap, swap};
 use ondol_nvm_log::Log;
-
-/// What an engine stands on.
-pub struct Ground {
-    /// Where home is.
-    pub store: Arc<dyn BlockStore>,
-    /// Bytes of a block of the volume.
-    pub block_size: usize,
-    /// The volume.
-    pub client: Arc<dyn Client>,
-    /// Clock and processors.
-    pub env: Arc<dyn Env>,
-    /// How it is set up.
-    pub config: Config,
-}
 
 /// Which engine it is, and its log, which is recovered and empty.
 pub enum Journal {

@@ -2,7 +2,8 @@
 
 use crate::cache::AtHome;
 use crate::common::Common;
-use crate::contract::{About, Engine, Tid};
+use crate::contract::{About, Engine};
+use crate::names::Tid;
 use crate::stats::EngineStats;
 use crate::{Ground, JournalError, Placement, Result, Run, WriteSet};
 use ondol_env::Step;

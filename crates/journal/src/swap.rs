@@ -17,8 +17,8 @@
 
 use crate::area::{Area, LogMap};
 use crate::block_engine::{AboutLog, LogFormat, Sealed, Swap};
-use crate::contract::Tid;
 use crate::jbd2::{Jbd2Log, open_log};
+use crate::names::Tid;
 use crate::{Ground, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;

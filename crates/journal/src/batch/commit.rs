@@ -5,9 +5,8 @@
 //! large transaction, an old one, a full batch) takes no turn, and is submitted beside a settle.
 
 use super::Core;
-use crate::block_engine::running::Switched;
-use crate::block_engine::seal::seal;
-use crate::contract::{Extent, Kind, Tid};
+use crate::names::{Extent, Kind, Tid};
+use crate::running::{Switched, seal};
 use crate::{Block, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use std::mem::take;

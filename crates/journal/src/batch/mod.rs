@@ -27,12 +27,12 @@ mod commit;
 mod room;
 mod steps;
 
-use crate::block_engine::NewData;
-use crate::block_engine::running::Running;
 use crate::cache::AtHome;
 use crate::common::{self, Common};
-use crate::contract::{About, Engine, Extent, Tid};
+use crate::contract::{About, Engine};
 use crate::device::Bound;
+use crate::names::{Extent, Tid};
+use crate::running::{NewData, Running};
 use crate::stats::EngineStats;
 use crate::turn::Turns;
 use crate::{Ground, JournalError, Placement, Result, Run, WriteSet};

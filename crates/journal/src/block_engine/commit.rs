@@ -7,10 +7,9 @@
 //! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log
 //! blocks and staged data) and one after it.
 
-use super::running::Switched;
-use super::seal::seal;
-use super::{Core, Sealed, early};
-use crate::contract::{Extent, Kind, Tid};
+use super::{Core, Sealed};
+use crate::names::{Extent, Kind, Tid};
+use crate::running::{BYTES_KNOWN, Switched, seal};
 use crate::stats::EngineStats;
 use crate::{Config, JournalError, Result};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -101,7 +100,7 @@ impl Core {
     pub(super) fn holds_too_much(&self, unwritten: u64, times: u64) -> Option<Why> {
         let Config { dirty_bytes, pending_bytes, .. } = self.config;
         let most = self.bound.dirty;
-        let known = self.running.early.blocks() * early::BYTES;
+        let known = self.running.early.blocks() * BYTES_KNOWN;
         // Nothing is never too much, whatever the bounds: to commit it would be of no help.
         let is_too_much = |bytes: u64, most: u64| bytes > 0 && bytes >= times * most;
         let kept = || is_too_much(known, pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);

@@ -13,26 +13,25 @@
 
 mod checkpoint;
 mod commit;
-mod early;
 mod log;
 mod pending;
-pub(crate) mod running;
-pub(crate) mod seal;
 mod space;
 mod stage;
 mod steps;
 
 pub use checkpoint::BATCH;
-pub(crate) use log::{AboutLog, LogFormat, Named, NewData, Sealed, Swap};
+pub(crate) use log::{AboutLog, LogFormat, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;
 use crate::cache::{AtHome, Home};
 use crate::common::{self, Common};
-use crate::contract::{About, Engine, Extent, Kind, Tid};
+use crate::contract::{About, Engine};
 use crate::device::Bound;
 use crate::in_place::IN_PLACE;
+use crate::names::{Extent, Kind, Tid};
 use crate::placement::{Before, Placement, Run, first_run, may_delay};
+use crate::running::{NewData, Running, Runs};
 use crate::stats::EngineStats;
 use crate::turn::Turns;
 use crate::{Config, Ground, JournalError, Result, WriteSet};
@@ -41,9 +40,7 @@ use ondol_env::Step;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 use pending::Pending;
-use running::Running;
 use space::Space;
-use stage::Runs;
 use std::ops::Deref;
 
 /// The shared state of one engine.

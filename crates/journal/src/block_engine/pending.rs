@@ -2,8 +2,8 @@
 
 use super::Sealed;
 use crate::Block;
-use crate::cache::NumberHash;
-use crate::contract::{Extent, Tid};
+use crate::hash::NumberHash;
+use crate::names::{Extent, Tid};
 use std::collections::{HashMap, VecDeque};
 
 /// One block that the log holds.

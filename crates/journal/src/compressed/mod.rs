@@ -14,8 +14,8 @@ pub use writer::{STAGE_DENSE, STAGE_EARLY, STAGE_PLAIN};
 
 use crate::area::LogMap;
 use crate::block_engine::LogFormat;
-use crate::contract::Tid;
 use crate::jbd2::load_to_write;
+use crate::names::Tid;
 use crate::{Corrupt, Ground, Result};
 use ondol_format::jbd2::JournalSuperblock;
 use writer::UnitLog;

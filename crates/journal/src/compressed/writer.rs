@@ -3,9 +3,10 @@
 use super::sums::Sums;
 use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
 use crate::area::{Area, LogMap};
-use crate::block_engine::{AboutLog, LogFormat, Named, NewData, Sealed};
-use crate::contract::Tid;
+use crate::block_engine::{AboutLog, LogFormat, Sealed};
 use crate::device::{Passing, compresses};
+use crate::names::Tid;
+use crate::running::{Named, NewData};
 use crate::stats::EngineStats;
 use crate::{JournalError, Result};
 use ondol_block::{BlockStore, DeviceClass};

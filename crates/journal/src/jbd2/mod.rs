@@ -14,7 +14,7 @@ pub use recover::{
 
 use crate::area::{LogMap, MERGE};
 use crate::block_engine::LogFormat;
-use crate::contract::Tid;
+use crate::names::Tid;
 use crate::{Corrupt, Ground, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_format::FormatError;

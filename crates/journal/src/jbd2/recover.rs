@@ -9,7 +9,7 @@ use super::{load_empty, load_superblock};
 use crate::Block;
 use crate::area::LogMap;
 use crate::block_engine::{LogFormat as _, Sealed};
-use crate::contract::Tid;
+use crate::names::Tid;
 use crate::ring::Ring;
 use crate::salvage::{GivenUp, Lose, Salvaged, longest};
 use crate::{JournalError, Result};

@@ -3,9 +3,10 @@
 use crate::Block;
 use crate::Result;
 use crate::area::{Area, LogMap};
-use crate::block_engine::{AboutLog, LogFormat, NewData, Sealed};
-use crate::contract::Tid;
+use crate::block_engine::{AboutLog, LogFormat, Sealed};
 use crate::device::Passing;
+use crate::names::Tid;
+use crate::running::NewData;
 use ondol_block::{BlockStore, DeviceClass};
 use ondol_env::Env;
 use ondol_env::sync::Arc;

@@ -1,7 +1,8 @@
 //! From records to what they change of each block: what recovery and checkpoint have in common.
 
 use super::record::{self, Entry, Fetch, InPage};
-use crate::contract::{Client, Derived, Kind};
+use crate::client::{Client, Derived};
+use crate::names::Kind;
 use crate::{Extent, JournalError, Ranges, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;

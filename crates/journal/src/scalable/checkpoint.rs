@@ -10,7 +10,7 @@ use super::record::InPage;
 use crate::Block;
 use crate::area::WORTH_THREADS;
 use crate::cache::Buf;
-use crate::contract::Tid;
+use crate::names::Tid;
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::sync::atomic::Ordering::Relaxed;

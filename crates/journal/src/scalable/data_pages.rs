@@ -4,9 +4,9 @@
 
 use super::Core;
 use super::named::Named;
-use super::pages::Waiting;
 use crate::cache::Buf;
-use crate::handle::Staged;
+use crate::logged::Waiting;
+use crate::write_set::Staged;
 use crate::{JournalError, Result};
 use ondol_env::sync::Arc;
 use ondol_nvm_log::PageWrites;

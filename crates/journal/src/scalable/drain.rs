@@ -6,8 +6,8 @@ use super::named::{Image, Named, Rests, whole};
 use super::pages::{self, NOWHERE, Pages};
 use super::record::{self, InPage};
 use crate::area::{runs, write_many, write_runs};
-use crate::contract::Tid;
-use crate::handle::Staged;
+use crate::names::Tid;
+use crate::write_set::Staged;
 use crate::{Block, Result};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 

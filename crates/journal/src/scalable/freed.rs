@@ -6,7 +6,7 @@
 
 use crate::NumberHash;
 use crate::cache::Buf;
-use crate::contract::Extent;
+use crate::names::Extent;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::{BTreeMap, HashMap, HashSet};

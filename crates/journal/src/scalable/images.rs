@@ -1,7 +1,8 @@
 //! The images of a batch: sealed, and in the order in which they go home.
 
 use crate::area::{Writers, write_many};
-use crate::contract::{Client, Images, Kind, Patches};
+use crate::client::{Client, Images, Patches};
+use crate::names::Kind;
 use crate::{Block, Ranges, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;

@@ -22,7 +22,6 @@ mod failing;
 mod freed;
 mod home_pages;
 mod images;
-mod logged;
 mod named;
 mod pages;
 mod record;
@@ -31,17 +30,16 @@ mod steps;
 mod waiting_since;
 
 pub(crate) use engine::ScalableEngine;
-pub(crate) use logged::Logged;
-use pages::Waiting;
 pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
 use crate::cache::{Buf, Closed};
+use crate::change::Base;
 use crate::common::Common;
-use crate::contract::{Extent, Kind, Tid};
 use crate::device::Passing;
-use crate::handle::{Base, Staged};
+use crate::names::{Extent, Kind, Tid};
 use crate::turn::Turns;
+use crate::write_set::Staged;
 use crate::{JournalError, Result, WriteSet};
 use data_pages::DataPages;
 use dirty::Dirty;

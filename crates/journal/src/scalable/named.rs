@@ -1,13 +1,14 @@
 //! The pages that one operation's record names.
 
 use super::data_pages::DataPages;
-use super::pages::Waiting;
 use super::record::InPage;
 use crate::Block;
 use crate::Ranges;
 use crate::Result;
+use crate::change::Base;
 use crate::change::Change;
-use crate::handle::{Base, Staged};
+use crate::logged::Waiting;
+use crate::write_set::Staged;
 use ondol_env::sync::Arc;
 use ondol_nvm_log::PageWrites;
 

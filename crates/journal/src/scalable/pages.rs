@@ -16,8 +16,9 @@ use super::named::{Image, Named, PART, Rests, at_once, bytes_in, whole};
 use super::record::{self, InPage};
 use crate::Block;
 use crate::cache::Buf;
-use crate::contract::Kind;
-use crate::handle::Staged;
+use crate::logged::Waiting;
+use crate::names::Kind;
+use crate::write_set::Staged;
 use crate::{JournalError, NumberHash, Result};
 use ondol_env::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64,
@@ -76,35 +77,6 @@ struct Shard {
     /// Bytes stored at once since the commit up to `since`.
     stored: AtomicU64,
     since: AtomicU64,
-}
-
-/// New data that is in memory alone. Its record names a page that does not hold it yet.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    page: u32,
-    block: u64,
-    image: Block,
-    /// Where its record lies, once that is complete.
-    position: AtomicU64,
-    /// Where the record lies that frees the block, once that is complete.
-    freed: AtomicU64,
-}
-
-impl Waiting {
-    /// Its record is complete.
-    pub(super) fn named_at(&self, position: u64) {
-        self.position.store(position, Release);
-    }
-
-    /// A complete record frees its block.
-    pub(crate) fn freed_at(&self, position: u64) {
-        self.freed.store(position, Release);
-    }
-
-    /// What commits everything below `end` needs nothing of it.
-    fn is_freed_below(&self, end: u64) -> bool {
-        (1..end).contains(&self.freed.load(Acquire))
-    }
 }
 
 impl Pages {

@@ -4,9 +4,10 @@
 //! that has it already.
 
 use super::named::Named;
+use crate::change::Base;
 use crate::change::Change;
-use crate::contract::{Extent, Kind};
-use crate::handle::{Base, Staged};
+use crate::names::{Extent, Kind};
+use crate::write_set::Staged;
 use crate::{JournalError, Ranges, Result};
 use ondol_format::csum::crc32c;
 

@@ -1,8 +1,12 @@
 //! Derived values of a transaction's images.
 
-use super::running::Frozen;
-use super::stage::BlockImages;
-use crate::contract::{Client, Images, Kind, Patches};
+use super::Frozen;
+use crate::Block;
+use crate::client::{Client, Images, Patches};
+use crate::names::Kind;
+
+/// Images by rising block number.
+pub(crate) type BlockImages = Vec<(u64, Block)>;
 
 struct TxImages<'a>(&'a [Frozen]);
 

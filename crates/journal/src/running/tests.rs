@@ -1,7 +1,7 @@
 use super::*;
 use crate::cache::{Cache, Home};
-use crate::contract::{Client, Images};
-use crate::handle::Staged;
+use crate::client::{Client, Images};
+use crate::write_set::Staged;
 use crate::{Corrupt, Patches};
 use ondol_env::{Fixed, Timestamp};
 

@@ -1,14 +1,14 @@
 //! New data that is home before its commit, and what the transaction still has to say of it: a number and a sum for
 //! each block. The blocks themselves are ordinary ones of the cache, which may be evicted.
 
-use crate::cache::NumberHash;
-use crate::contract::{Extent, Kind};
+use crate::hash::NumberHash;
+use crate::names::{Extent, Kind};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::collections::HashMap;
 
 /// Bytes of memory that a block takes here, about.
-pub(super) const BYTES: u64 = 48;
+pub(crate) const BYTES: u64 = 48;
 
 /// What is known of each block.
 type Sums = HashMap<u64, u32, NumberHash>;
@@ -31,29 +31,29 @@ pub(crate) struct Early {
 
 impl Early {
     /// Blocks of the running transaction.
-    pub(super) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.running.load(SeqCst)
     }
 
     /// Those of the transaction that is being committed, too.
-    pub(super) fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.all.load(SeqCst)
     }
 
     /// The running transaction has a block at home.
-    pub(super) fn add(&self, block: u64, sum: u32) {
+    pub(crate) fn add(&self, block: u64, sum: u32) {
         self.change(|state| {
             state.running.insert(block, sum);
         });
     }
 
     /// A block is about to be changed: what is home is not what the running transaction has. True if it was.
-    pub(super) fn take(&self, block: u64) -> bool {
+    pub(crate) fn take(&self, block: u64) -> bool {
         self.blocks() > 0 && self.change(|state| state.running.remove(&block).is_some())
     }
 
     /// Blocks that the running transaction frees need no word of it any more. How many had one.
-    pub(super) fn lose(&self, freed: &[(Extent, Kind)]) -> u32 {
+    pub(crate) fn lose(&self, freed: &[(Extent, Kind)]) -> u32 {
         if self.blocks() == 0 {
             return 0;
         }
@@ -63,7 +63,7 @@ impl Early {
     }
 
     /// The running transaction is being committed: what it has, by rising block number.
-    pub(super) fn switch(&self) -> Vec<(u64, u32)> {
+    pub(crate) fn switch(&self) -> Vec<(u64, u32)> {
         if self.blocks() == 0 {
             return Vec::new();
         }
@@ -76,14 +76,14 @@ impl Early {
     }
 
     /// The transaction of the last switch is durable.
-    pub(super) fn committed(&self) {
+    pub(crate) fn committed(&self) {
         if self.all() > 0 {
             self.change(|state| state.committing = Sums::default());
         }
     }
 
     /// Whether a transaction that is not durable has a block of `extent` at home.
-    pub(super) fn has(&self, extent: Extent) -> bool {
+    pub(crate) fn has(&self, extent: Extent) -> bool {
         if self.all() == 0 {
             return false;
         }

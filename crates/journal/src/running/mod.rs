@@ -1,12 +1,22 @@
 //! The running transaction: the buffers that closed handles have changed and the blocks that they have freed.
 
-use super::NewData;
-use super::early::Early;
-use super::stage::Runs;
+mod early;
+mod new_data;
+mod runs;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use early::BYTES as BYTES_KNOWN;
+pub(crate) use new_data::{Named, NewData};
+pub(crate) use runs::Runs;
+pub(crate) use seal::{BlockImages, seal};
+
 use crate::Block;
 use crate::cache::Buf;
-use crate::contract::{Extent, Kind, Tid};
+use crate::names::{Extent, Kind, Tid};
 use crate::{Ranges, Result, WriteSet};
+use early::Early;
 use ondol_env::Env;
 use ondol_env::sync::atomic::{
     AtomicU64,
@@ -34,7 +44,7 @@ pub(crate) struct Running {
     /// Its new data that may be written home and that nobody has taken for that yet. Its blocks are not in the lists.
     new_runs: Runs<Arc<Buf>>,
     /// Its new data that is home, and has left it.
-    pub(super) early: Early,
+    pub(crate) early: Early,
     /// Blocks that have joined, without those that have left again, and what all have been promised.
     held: AtomicU64,
     promised: AtomicU64,
@@ -111,14 +121,14 @@ impl Running {
     }
 
     /// Blocks of new data that can be written home.
-    pub(super) fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.new_runs.blocks()
     }
 
     /// Takes the oldest runs of new data, of about `most` blocks, and has `write` write what their blocks hold now, by
     /// rising number. What still holds that afterwards is home and leaves the transaction, which keeps `sum` of it. No
     /// switch may come in between. Returns how many were written, or `None` when there are no runs.
-    pub(super) fn stage_runs(
+    pub(crate) fn stage_runs(
         &self,
         most: usize,
         sum: impl Fn(&[u8]) -> Option<u32>,
@@ -349,6 +359,3 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     drop(state);
     Some(Frozen { buf, kind, image, dirty, newborn })
 }
-
-#[cfg(test)]
-mod tests;
