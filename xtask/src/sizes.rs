@@ -21,11 +21,11 @@ const CIRCLE: usize = 8;
 /// So many break a limit still.
 const LEFT: [(&str, usize); 6] = [
     ("lines that are too long", 411),
-    ("functions with too many parameters", 39),
+    ("functions with too many parameters", 38),
     ("parameters that are tuples", 134),
     ("traits with too many methods", 5),
-    ("types with too many methods", 10),
-    ("circles of too many files", 2),
+    ("types with too many methods", 9),
+    ("circles of too many files", 1),
 ];
 
 /// Fails when more break a limit than did.

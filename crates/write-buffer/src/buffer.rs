@@ -1,11 +1,12 @@
 //! The buffer as its owner has it.
 
-use crate::area::Shape;
-use crate::file::File;
+use crate::file::FileState;
 use crate::flush::Flusher;
+use crate::handle::File;
 use crate::home::{Home, Identity};
+use crate::options::Options;
 use crate::reclaim::Reclaimer;
-use crate::recover::{OnDamage, Report, recover_area};
+use crate::recover::{Report, recover_area};
 use crate::shared::Core;
 use crate::stats::BufferStats;
 use crate::sync::Syncer;
@@ -15,28 +16,6 @@ use ondol_env::sync::{Arc, RwLock};
 use ondol_env::{Env, Step};
 use ondol_medium::Pool;
 
-/// How a buffer works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The shape of a buffer that has to be made. One that is there keeps its own.
-    pub shape: Shape,
-    /// Dirty queues, each with a flusher; at least 1.
-    pub flushers: usize,
-    /// Blocks in a dirty queue that make a flush worth it.
-    pub low_watermark: usize,
-    /// Milliseconds after which something is flushed, and synced, all the same.
-    pub age_ms: u64,
-    /// What recovery does about damage.
-    pub on_damage: OnDamage,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let shape = Shape::default();
-        Self { shape, flushers: 4, low_watermark: 16, age_ms: 5000, on_damage: OnDamage::Refuse }
-    }
-}
-
 /// NVM before the files of a home. See the crate documentation.
 #[derive(Clone, Debug)]
 pub struct Buffer {
@@ -44,8 +23,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Opens the buffer of a pool that has the areas for one ([`Shape::areas`]); makes it if there is none. What it
-    /// holds from before is brought home first.
+    /// Opens the buffer of a pool that has the areas for one ([`crate::Shape::areas`]); makes it if there is none. What
+    /// it holds from before is brought home first.
     ///
     /// The caller holds the pool's lock and sees to it that nobody else changes the home's files.
     ///
@@ -114,7 +93,7 @@ impl Buffer {
     pub fn stats(&self) -> BufferStats {
         let core = &self.core;
         let files = core.files.lock().all();
-        let dirty = |file: &Arc<crate::file::FileState>| -> u64 {
+        let dirty = |file: &Arc<FileState>| -> u64 {
             let of_shard = |shard: &RwLock<Tree>| -> u64 {
                 let tree = shard.read();
                 let dirty = tree.nodes.values().filter(|node| !node.phase.is_clean());

@@ -1,6 +1,5 @@
 //! Why the buffer cannot do something.
 
-use crate::Damage;
 use crate::format::BUFFER_VERSION;
 use crate::home::Identity;
 use ondol_env::sync::Arc;
@@ -135,4 +134,48 @@ impl From<PoolError> for BufferError {
             e => Self::Pool(Box::new(e)),
         }
     }
+}
+
+/// Acknowledged bytes that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A write of which the bytes are not those that were written.
+    #[error("{len} bytes at {offset} of {file} (operation {sequence} on it) fail their checksum")]
+    Record {
+        /// The file.
+        file: Identity,
+        /// First byte in the file.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Which operation on the file.
+        sequence: u64,
+    },
+    /// Small writes of unknown files.
+    #[error("fragments from byte {at} of data block {block} on cannot be read")]
+    Fragments {
+        /// The data block.
+        block: u32,
+        /// First byte in it.
+        at: u32,
+    },
+    /// A slot of the volume table cannot be read, and there are writes of its file.
+    #[error("slot {slot} of the volume table, a file with writes in the buffer, cannot be read: {what}")]
+    Slot {
+        /// The slot.
+        slot: u32,
+        /// What of it.
+        what: &'static str,
+    },
+    /// A whole record of a file that never had the slot.
+    #[error("data block {block} has a write of incarnation {incarnation} of slot {slot}, which there is not")]
+    Owner {
+        /// The data block.
+        block: u32,
+        /// The slot.
+        slot: u32,
+        /// Which file of the slot.
+        incarnation: u32,
+    },
 }

@@ -1,64 +1,15 @@
-//! The volume table: which files are in the buffer, by name and by slot (papers/2, §2.2).
+//! Files come into the buffer, and leave it.
 
-use crate::file::{File, FileState};
+use crate::file::FileState;
 use crate::format::{FragmentKind, Owner, SlotState};
+use crate::handle::File;
 use crate::home::Identity;
 use crate::shared::Core;
+use crate::table::Files;
 use crate::tree::Life;
 use crate::{BufferError, HomeError, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::sync::{Arc, MutexGuard};
-use std::collections::{BTreeMap, VecDeque};
-
-/// Files that have a slot.
-#[derive(Debug)]
-pub(crate) struct Files {
-    names: BTreeMap<Identity, Arc<FileState>>,
-    /// Removed in NVM; whether at home, too. Their names are not synced yet.
-    removed: Vec<(Arc<FileState>, bool)>,
-    by_slot: Vec<Option<Arc<FileState>>>,
-    free_slots: VecDeque<u32>,
-    next_incarnation: u32,
-    /// Where reclaim goes on.
-    cursor: usize,
-}
-
-impl Files {
-    pub(crate) fn new(slots: u32) -> Self {
-        Self {
-            names: BTreeMap::new(),
-            removed: Vec::new(),
-            by_slot: vec![None; slots as usize],
-            free_slots: (0..slots).collect(),
-            next_incarnation: 1,
-            cursor: 0,
-        }
-    }
-
-    /// All files, beginning with another one each time.
-    pub(crate) fn round(&mut self) -> Vec<Arc<FileState>> {
-        let mut all = self.all();
-        let count = all.len().max(1);
-        all.rotate_left(self.cursor % count);
-        self.cursor = (self.cursor + 1) % count;
-        all
-    }
-
-    /// All files, by slot.
-    pub(crate) fn all(&self) -> Vec<Arc<FileState>> {
-        self.by_slot.iter().flatten().cloned().collect()
-    }
-
-    pub(crate) fn of_owner(&self, owner: Owner) -> Option<Arc<FileState>> {
-        let file = self.by_slot.get(owner.slot as usize)?.as_ref()?;
-        (file.owner == owner).then(|| file.clone())
-    }
-
-    fn fail(what: &'static str, identity: &Identity) -> impl FnOnce(std::io::Error) -> BufferError {
-        let identity = identity.clone();
-        move |e| HomeError::new(what, &identity, e).into()
-    }
-}
 
 impl Core {
     /// Opens a file, which gets a slot if it has none.
@@ -86,9 +37,9 @@ impl Core {
     }
 
     fn open_in_slot(self: &Arc<Self>, files: &mut Files, slot: u32, identity: &Identity, make: bool) -> Result<File> {
-        let home = self.home.open(identity, make).map_err(Files::fail("open", identity))?;
+        let home = self.home.open(identity, make).map_err(fail("open", identity))?;
         let home = home.ok_or_else(|| BufferError::NotFound(identity.clone()))?;
-        let len = home.len().map_err(Files::fail("open", identity))?;
+        let len = home.len().map_err(fail("open", identity))?;
         let incarnation = files.next_incarnation;
         files.next_incarnation = incarnation.checked_add(1).ok_or(BufferError::Spent)?;
         let owner = Owner { slot, incarnation };
@@ -205,14 +156,19 @@ impl Core {
     pub(crate) fn settle_removed(&self, files: &mut Files) -> Result<()> {
         let Some((first, _)) = files.removed.first().cloned() else { return Ok(()) };
         for (file, is_home) in files.removed.iter_mut().filter(|(_, is_home)| !is_home) {
-            self.home.remove(&file.identity).map_err(Files::fail("remove", &file.identity))?;
+            self.home.remove(&file.identity).map_err(fail("remove", &file.identity))?;
             *is_home = true;
         }
-        self.home.sync_names().map_err(Files::fail("sync the names of", &first.identity))?;
+        self.home.sync_names().map_err(fail("sync the names of", &first.identity))?;
         while let Some((file, _)) = files.removed.last().cloned() {
             self.release(files, &file)?;
             files.removed.pop();
         }
         Ok(())
     }
+}
+
+fn fail(what: &'static str, identity: &Identity) -> impl FnOnce(std::io::Error) -> BufferError {
+    let identity = identity.clone();
+    move |e| HomeError::new(what, &identity, e).into()
 }

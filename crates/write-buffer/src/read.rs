@@ -33,7 +33,7 @@ impl Core {
         let shard = file.shard(offset / self.area.block_size());
         for attempt in 0.. {
             let tree = shard.read();
-            self.check_life(file, tree.life)?;
+            file.check(tree.life)?;
             let (size, home_end) = {
                 let whole = file.whole.lock();
                 (whole.size, whole.home_end())

@@ -14,7 +14,7 @@ use crate::stats::Counters;
 use crate::tree::Gone;
 use crate::whole::Control;
 use crate::{BufferError, Result};
-use ondol_env::sync::Arc;
+use ondol_env::sync::{Arc, MutexGuard};
 use ondol_env::{Bell, Progress, Step};
 
 /// Mostly empty blocks that one compaction looks at.
@@ -93,9 +93,9 @@ impl Core {
             if need == 0 || need > half {
                 continue;
             }
-            let mut open = self.compactor.lock();
+            let mut compaction = Compaction { core: self, open: self.compactor.lock(), block };
             for l in living {
-                if !self.move_fragment(&mut open, &l.file, block, &l.fragment, l.payload_at)? {
+                if !compaction.move_fragment(&l)? {
                     return Ok(false);
                 }
             }
@@ -126,21 +126,25 @@ impl Core {
         });
         Ok(living.filter(|l| l.need > 0).collect())
     }
+}
 
+/// One compaction, which has its open fragment block for itself.
+struct Compaction<'c> {
+    core: &'c Core,
+    open: MutexGuard<'c, Open>,
+    /// The block that becomes empty.
+    block: u32,
+}
+
+impl Compaction<'_> {
     /// Appends what lives of a fragment to compaction's block, with its sequence, and points the tree there. False if
     /// there is no block.
-    fn move_fragment(
-        &self,
-        open: &mut Open,
-        file: &FileState,
-        block: u32,
-        fragment: &Fragment,
-        payload_at: u32,
-    ) -> Result<bool> {
-        let mut gone = Vec::new();
+    fn move_fragment(&mut self, living: &Living) -> Result<bool> {
+        let Living { file, fragment, .. } = living;
+        let (core, block, mut gone) = (self.core, self.block, Vec::new());
         let owner = file.owner;
         let moved = match fragment.kind {
-            FragmentKind::Bytes => self.move_bytes(open, file, block, fragment, payload_at, &mut gone),
+            FragmentKind::Bytes => self.move_bytes(living, &mut gone),
             FragmentKind::Length | FragmentKind::Removed => {
                 let wanted = |c: &&mut Control| (c.sequence, c.block) == (fragment.sequence, block);
                 match file.whole.lock().controls.iter_mut().find(wanted) {
@@ -148,9 +152,9 @@ impl Core {
                     Some(control) => {
                         let (sequence, kind, offset) = (fragment.sequence, fragment.kind, fragment.offset);
                         let new = New { owner, sequence, kind, part: 0, offset, payload: &[] };
-                        self.append_moved(open, new).map(|place| {
+                        self.append(new).map(|place| {
                             if let Some((to, _)) = place {
-                                self.space.hold(to, 1);
+                                core.space.hold(to, 1);
                                 control.block = to;
                                 gone.push(Gone { block, bytes: 1 });
                             }
@@ -160,50 +164,45 @@ impl Core {
                 }
             }
         };
-        self.space.let_go(&gone);
+        core.space.let_go(&gone);
         moved
     }
 
-    fn move_bytes(
-        &self,
-        open: &mut Open,
-        file: &FileState,
-        block: u32,
-        fragment: &Fragment,
-        payload_at: u32,
-        gone: &mut Vec<Gone>,
-    ) -> Result<bool> {
-        let block_size = self.area.block_size();
+    fn move_bytes(&mut self, living: &Living, gone: &mut Vec<Gone>) -> Result<bool> {
+        let Living { file, fragment, payload_at, .. } = living;
+        let (core, block) = (self.core, self.block);
+        let block_size = core.area.block_size();
         let owner = file.owner;
         let lbn = fragment.offset / block_size;
         let mut tree = file.shard(lbn).write();
         let Some(node) = tree.nodes.get_mut(&lbn) else { return Ok(true) };
-        let inside = payload_at..payload_at + fragment.len;
+        let inside = *payload_at..payload_at + fragment.len;
         for s in node.segments.iter_mut().filter(|s| s.block == block && inside.contains(&s.at)) {
             let mut payload = vec![0; s.len() as usize];
-            self.area.nvm().read(self.area.block_at(block) + u64::from(s.at), &mut payload)?;
+            core.area.nvm().read(core.area.block_at(block) + u64::from(s.at), &mut payload)?;
             let offset = lbn * block_size + u64::from(s.start);
             let (sequence, kind) = (s.sequence, FragmentKind::Bytes);
             let new = New { owner, sequence, kind, part: 0, offset, payload: &payload };
-            let Some((to, at)) = self.append_moved(open, new)? else { return Ok(false) };
-            self.space.hold(to, s.len());
+            let Some((to, at)) = self.append(new)? else { return Ok(false) };
+            core.space.hold(to, s.len());
             gone.push(Gone { block, bytes: s.len() });
             (s.block, s.at) = (to, at);
-            Counters::add(&self.counters.compacted_bytes, s.len().into());
+            Counters::add(&core.counters.compacted_bytes, s.len().into());
         }
         Ok(true)
     }
 
     /// Durable when it returns; each by itself, so that one proves the one before. `None`: no block is left.
-    fn append_moved(&self, open: &mut Open, new: New<'_>) -> Result<Option<(u32, u32)>> {
-        if open.room(&self.area) < footprint(new.payload.len() as u64) {
-            let Some(block) = self.space.take_reserve()?.and_then(|mut taken| taken.next()) else { return Ok(None) };
-            open.begin(block, &self.space, &self.life);
+    fn append(&mut self, new: New<'_>) -> Result<Option<(u32, u32)>> {
+        let (core, open) = (self.core, &mut self.open);
+        if open.room(&core.area) < footprint(new.payload.len() as u64) {
+            let Some(block) = core.space.take_reserve()?.and_then(|mut taken| taken.next()) else { return Ok(None) };
+            open.begin(block, &core.space, &core.life);
         }
-        let mut batch = self.area.nvm().stored();
-        let place = open.append(&self.area, &mut batch, new).and_then(|place| self.area.commit(batch).map(|()| place));
+        let mut batch = core.area.nvm().stored();
+        let place = open.append(&core.area, &mut batch, new).and_then(|place| core.area.commit(batch).map(|()| place));
         if place.is_err() {
-            open.abandon(&self.space);
+            open.abandon(&core.space);
         }
         place.map(Some)
     }

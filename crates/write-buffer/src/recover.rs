@@ -3,11 +3,11 @@
 //! Nothing in NVM changes before everything is durable at home, so recovery can be cut anywhere and begun again.
 
 use crate::area::{Area, Opened, Shape};
-use crate::damage::{Damage, Found as FoundFile, Record, What, find};
+use crate::damage::{Found as FoundFile, Record, What, find};
 use crate::format::{SHARDS, shard_of};
 use crate::home::{Home, HomeFile, Identity};
 use crate::tree::{Segment, Tree};
-use crate::{BufferError, HomeError, Result};
+use crate::{BufferError, Damage, HomeError, Result};
 use ondol_medium::Pool;
 
 /// Most bytes of one write to the home.

@@ -86,7 +86,7 @@ impl Core {
 
         let mut gone = Vec::new();
         let mut tree = file.shard(offset / self.area.block_size()).write();
-        self.check_life(file, tree.life)?;
+        file.check(tree.life)?;
         let sequence = next_sequence(file)?;
         let owner = file.owner;
         let mut places = Vec::with_capacity(small.len());
@@ -161,7 +161,7 @@ impl Core {
         let mut open = self.open_with_room(LINE, None)?;
         let mut gone = Vec::new();
         let mut shards = file.lock_all();
-        shards.iter().try_for_each(|tree| self.check_life(file, tree.life))?;
+        shards.iter().try_for_each(|tree| file.check(tree.life))?;
         if kind == FragmentKind::Length && len == file.whole.lock().size {
             return Ok(());
         }
