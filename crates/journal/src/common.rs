@@ -7,7 +7,7 @@ use crate::in_place::InPlace;
 use crate::names::Extent;
 use crate::stats::EngineStats;
 use crate::{Config, Ground, JournalError, Result};
-use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use ondol_env::{Bell, Progress, Step};
 use std::ops::Deref;
@@ -39,6 +39,26 @@ pub(crate) struct Failing {
     pub(crate) fails: AtomicBool,
     /// Why, and when that was, in monotonic nanoseconds.
     pub(crate) last: Mutex<Option<(String, u64)>>,
+}
+
+/// The steps do not ask what has failed more often.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Failing {
+    /// It takes what it is given.
+    pub(crate) fn works(&self) {
+        if self.fails.load(Relaxed) {
+            tracing::warn!("what is committed can be written home again");
+            *self.last.lock() = None;
+            self.fails.store(false, Relaxed);
+        }
+    }
+
+    /// It has failed a moment before `now`.
+    pub(crate) fn rests(&self, now: u64) -> bool {
+        let is_new = |at: u64| u128::from(now.saturating_sub(at)) < PAUSE.as_nanos();
+        self.fails.load(Relaxed) && self.last.lock().as_ref().is_some_and(|(_, at)| is_new(*at))
+    }
 }
 
 impl Common {

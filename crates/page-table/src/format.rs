@@ -1,6 +1,7 @@
 //! Bytes of the page table, and what makes them valid. `docs/format.md` has the same as tables.
 
 use ondol_medium::{Area, AreaKind, HeaderFault, PAGE, check_header, crc32c, seal_header};
+use std::ops::Range;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -116,6 +117,21 @@ impl Config {
         let config = Self { uuid: raw.uuid, pool: raw.pool, blocks, pages, map, log, data };
         config.check()?;
         Ok(config)
+    }
+
+    /// Where pages lie in the medium: in their order there, since memory has none, and neighbours take one mapping.
+    pub(crate) fn runs<'p>(&self, pages: impl Iterator<Item = &'p u32>) -> Vec<Range<u64>> {
+        let mut pages: Vec<u32> = pages.copied().collect();
+        pages.sort_unstable();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for page in pages {
+            let at = self.page_at(page);
+            match runs.last_mut() {
+                Some(run) if run.end == at => run.end += PAGE,
+                _ => runs.push(at..at + PAGE),
+            }
+        }
+        runs
     }
 
     /// Its numbers fit to each other.

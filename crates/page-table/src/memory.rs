@@ -11,7 +11,7 @@ use crate::table::PageTable;
 use ondol_block::{Memory, Own};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_medium::{Owned, Ownership, PAGE};
+use ondol_medium::{Owned, Ownership};
 use std::ops::Range;
 
 /// Pages in somebody's hands.
@@ -76,8 +76,8 @@ impl PageTable {
             return Ok(Own::Busy(busy));
         }
         // Each of these blocks could be given one by a write.
-        let Some(free) = self.take_to_own(without) else { return Ok(Own::Short) };
-        let (pins, runs) = (self.pins.clone(), self.runs(named.iter().chain(&free)));
+        let Some(free) = self.pins.take_to_own(without) else { return Ok(Own::Short) };
+        let (pins, runs) = (self.pins.clone(), self.config.runs(named.iter().chain(&free)));
         pins.memory.fetch_add((named.len() + free.len()) as u64, Relaxed);
         let mut hands = Hands { owned: None, named, free, pins };
         let ownership = Ownership::new(&self.nvm, &runs)?;
@@ -91,33 +91,5 @@ impl PageTable {
             return Ok(Own::Refused(why));
         }
         Ok(Own::Memory(Box::new(hands)))
-    }
-
-    fn take_to_own(&self, count: u64) -> Option<Vec<u32>> {
-        let take = || {
-            let mut free = self.free.lock();
-            let pages = free.take(count)?;
-            free.let_go(count);
-            Some(pages)
-        };
-        take().or_else(|| {
-            self.pins.part_held(count);
-            take()
-        })
-    }
-
-    /// Where pages lie in the medium: in their order there, since memory has none, and neighbours take one mapping.
-    fn runs<'p>(&self, pages: impl Iterator<Item = &'p u32>) -> Vec<Range<u64>> {
-        let mut pages: Vec<u32> = pages.copied().collect();
-        pages.sort_unstable();
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for page in pages {
-            let at = self.config.page_at(page);
-            match runs.last_mut() {
-                Some(run) if run.end == at => run.end += PAGE,
-                _ => runs.push(at..at + PAGE),
-            }
-        }
-        runs
     }
 }

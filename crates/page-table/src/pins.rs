@@ -164,6 +164,20 @@ impl Pins {
         }
     }
 
+    /// So many free pages, to be memory; where there are not so many, what is held may be given back first.
+    pub(crate) fn take_to_own(&self, count: u64) -> Option<Vec<u32>> {
+        let take = || {
+            let mut free = self.free.lock();
+            let pages = free.take(count)?;
+            free.let_go(count);
+            Some(pages)
+        };
+        take().or_else(|| {
+            self.part_held(count);
+            take()
+        })
+    }
+
     /// Pages that were free, and are again.
     pub(crate) fn give_free(&self, pages: &[u32]) {
         let mut free = self.free.lock();

@@ -4,7 +4,7 @@
 //! before it was under way is in the same batch, whose shared blocks are in it once. A commit that nobody waits for (a
 //! large transaction, an old one, a full batch) takes no turn, and is submitted beside a settle.
 
-use super::Core;
+use super::BatchCore;
 use crate::names::{Extent, Kind, Tid};
 use crate::running::{Switched, seal};
 use crate::{Block, JournalError, Result};
@@ -40,7 +40,7 @@ fn apart(images: &[(u64, Block)], freed: &[Extent]) -> Vec<Extent> {
     discards
 }
 
-impl Core {
+impl BatchCore {
     /// See [`crate::Engine::wait_for`].
     pub(super) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         let is_durable = || tid.0 <= self.durable.load(SeqCst);

@@ -67,7 +67,7 @@ pub(crate) fn most(ground: &Ground) -> Result<u64> {
 }
 
 /// The shared state of one engine.
-struct Core {
+struct BatchCore {
     common: Common,
     running: Running,
     room: Room,
@@ -87,7 +87,7 @@ struct Core {
 
 /// A journal engine that makes each transaction one batch.
 pub(crate) struct BatchEngine {
-    core: Arc<Core>,
+    core: Arc<BatchCore>,
 }
 
 impl BatchEngine {
@@ -98,7 +98,7 @@ impl BatchEngine {
         let dirty = ground.config.dirty_bytes;
         let common = Common::new(ground, home, Bound { kept: dirty, dirty });
         let first = Tid(1);
-        let core = Core {
+        let core = BatchCore {
             running: Running::new(first),
             room: Room::new(most / common.block_size as u64, common.waiters.clone()),
             turns: Turns::default(),
@@ -114,7 +114,7 @@ impl BatchEngine {
     }
 }
 
-impl Deref for Core {
+impl Deref for BatchCore {
     type Target = Common;
 
     fn deref(&self) -> &Common {
@@ -122,7 +122,7 @@ impl Deref for Core {
     }
 }
 
-impl Core {
+impl BatchCore {
     /// An extent in bytes: where, and how many.
     fn bytes_of(&self, extent: Extent) -> (u64, u64) {
         (self.byte_offset(extent.start), u64::from(extent.len) * self.block_size as u64)
@@ -222,7 +222,7 @@ impl Engine for BatchEngine {
     }
 }
 
-impl Core {
+impl BatchCore {
     /// Bytes that are not durable: of the running transaction, and of those after it.
     fn not_durable(&self) -> u64 {
         let held = self.running.held();

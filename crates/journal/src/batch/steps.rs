@@ -1,15 +1,17 @@
 //! The commit timer, and who settles what it and full batches have submitted, as objects to be stepped.
 
-use super::Core;
+use super::BatchCore;
 use crate::Result;
 use crate::common::Part;
 use ondol_env::Progress;
 
 /// The committer, and who settles.
-pub(super) const PARTS: [Part<Core>; 2] =
-    [("commit", |bells| &bells.committer, Core::commit_step), ("settle", |bells| &bells.flusher, Core::settle_step)];
+pub(super) const PARTS: [Part<BatchCore>; 2] = [
+    ("commit", |bells| &bells.committer, BatchCore::commit_step),
+    ("settle", |bells| &bells.flusher, BatchCore::settle_step),
+];
 
-impl Core {
+impl BatchCore {
     /// Submits the running transaction when it is old or large.
     fn commit_step(&self) -> Result<Progress> {
         let Some(started) = self.running.started() else { return Ok(Progress::Idle) };

@@ -6,7 +6,7 @@
 
 use super::commit::Committed;
 use super::pending::Due;
-use super::{Core, Swap};
+use super::{BlockCore, Swap};
 use crate::Block;
 use crate::area::{MERGE, write_many};
 use crate::{Result, Tid};
@@ -15,7 +15,7 @@ use ondol_env::sync::atomic::Ordering::Relaxed;
 /// Images per background checkpoint: bounds how long freed blocks are held back.
 pub const BATCH: usize = 1024;
 
-impl Core {
+impl BlockCore {
     /// Checkpoints the oldest transactions. False when there is none.
     pub(crate) fn checkpoint_some(&self) -> Result<bool> {
         self.checkpoint(BATCH)

@@ -7,7 +7,7 @@
 //! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log
 //! blocks and staged data) and one after it.
 
-use super::{Core, Sealed};
+use super::{BlockCore, Sealed};
 use crate::names::{Extent, Kind, Tid};
 use crate::running::{BYTES_KNOWN, Switched, seal};
 use crate::stats::EngineStats;
@@ -63,7 +63,7 @@ impl Committed {
     }
 }
 
-impl Core {
+impl BlockCore {
     /// See [`crate::Engine::wait_for`].
     pub(crate) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         let data_flushed = || self.in_place.covers(written);

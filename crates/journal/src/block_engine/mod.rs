@@ -44,7 +44,7 @@ use space::Space;
 use std::ops::Deref;
 
 /// The shared state of one engine.
-pub(crate) struct Core {
+pub(crate) struct BlockCore {
     common: Common,
     log: Box<dyn LogFormat>,
     new_data: NewData,
@@ -73,7 +73,7 @@ pub(crate) struct Core {
 
 /// A journal engine that logs whole blocks.
 pub(crate) struct BlockEngine {
-    core: Arc<Core>,
+    core: Arc<BlockCore>,
 }
 
 impl BlockEngine {
@@ -84,7 +84,7 @@ impl BlockEngine {
         let newest = Newest { home: AtHome::of(&ground), pending: pending.clone(), journaled_data: journals.clone() };
         let common = Common::new(ground, Arc::new(newest), Bound::new(device, dirty_bytes, kept_bytes));
         common.cached_data.store(journaled_data, SeqCst);
-        let core = Core {
+        let core = BlockCore {
             pending,
             journaled_data: journals,
             running: Running::new(first),
@@ -108,7 +108,7 @@ impl BlockEngine {
     }
 }
 
-impl Deref for Core {
+impl Deref for BlockCore {
     type Target = Common;
 
     fn deref(&self) -> &Common {

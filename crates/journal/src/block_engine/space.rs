@@ -184,7 +184,7 @@ impl Space {
     }
 }
 
-impl super::Core {
+impl super::BlockCore {
     /// Promises `blocks`, doing commits and checkpoints on this thread where the background has not kept up.
     pub(crate) fn reserve(&self, blocks: u32) -> Result<()> {
         if blocks > self.space.max_handle() {

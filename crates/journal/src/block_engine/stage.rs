@@ -7,7 +7,7 @@
 //! oldest goes first: what is deleted in time is never written. What is home then, and does not change, is an ordinary
 //! block of the cache, and the transaction only knows of it ([`crate::running`]).
 
-use super::Core;
+use super::BlockCore;
 use crate::Block;
 use crate::Result;
 use crate::area::{runs, write_runs};
@@ -18,7 +18,7 @@ use ondol_env::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 /// Says of a run of new data whether it goes home.
 type Decides<'a> = &'a dyn Fn(&[(u64, Block)]) -> bool;
 
-impl Core {
+impl BlockCore {
     /// More new data waits for its way home than so many bytes.
     fn waits_more_than(&self, bytes: u64) -> bool {
         let waiting = self.running.waiting() + self.committing.blocks();
@@ -59,7 +59,7 @@ impl Core {
         wrote
     }
 
-    /// As [`Core::stage_one`], of about `most` blocks where they are the running transaction's.
+    /// As [`BlockCore::stage_one`], of about `most` blocks where they are the running transaction's.
     fn write_early(&self, most: usize) -> Result<bool> {
         // Commits wait for this: their logs must find the run written, and later transactions must find nobody writing.
         let _writing = self.staging.read();

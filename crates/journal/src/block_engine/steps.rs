@@ -1,19 +1,19 @@
 //! The commit timer, the flusher of data and the background checkpointer, as objects to be stepped.
 
-use super::Core;
+use super::BlockCore;
 use super::commit::Why;
 use crate::Result;
 use crate::common::Part;
 use ondol_env::Progress;
 
 /// The committer, the flusher of data, the checkpointer.
-pub(super) const PARTS: [Part<Core>; 3] = [
-    ("commit", |bells| &bells.committer, Core::commit_step),
-    ("flush", |bells| &bells.flusher, Core::flush_step),
-    ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
+pub(super) const PARTS: [Part<BlockCore>; 3] = [
+    ("commit", |bells| &bells.committer, BlockCore::commit_step),
+    ("flush", |bells| &bells.flusher, BlockCore::flush_step),
+    ("checkpoint", |bells| &bells.checkpointer, BlockCore::checkpoint_step),
 ];
 
-impl Core {
+impl BlockCore {
     /// Commits the running transaction when it is old or large.
     fn commit_step(&self) -> Result<Progress> {
         let Some(started) = self.running.started() else { return Ok(Progress::Idle) };

@@ -3,7 +3,7 @@
 //! The image of a block is what it is now, where nobody has changed it since; or what it held when the last checkpoint
 //! took it, and the committed records since then. Operations on the same blocks go on all the while.
 
-use super::Core;
+use super::ScalableCore;
 use super::blocks::{Blocks, Changed, Piece};
 use super::images::{Batch, Homing, Part, in_order, needed, put_in, sealed, to_seal};
 use super::record::InPage;
@@ -51,7 +51,7 @@ struct Slice {
     entries: Vec<(u64, u32)>,
 }
 
-impl Core {
+impl ScalableCore {
     /// Lines of the log that one checkpoint takes at most while others may wait for it, but for a commit that has more.
     fn most(&self) -> u64 {
         (self.log.stats().capacity / SLICES).min(self.most_in_memory())
@@ -121,7 +121,7 @@ impl Core {
                 e => Err(self.home_fails(e)),
             };
         }
-        self.home_works();
+        self.failing.works();
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
         self.pages.give(&pages);
         // Not before: as long as the log has records of a block, whoever frees it must say so there.
@@ -206,7 +206,7 @@ impl Core {
         let count = found.blocks.changed().len();
         let images = {
             let found = found.clone();
-            move |core: &Self, n: usize| core.homing(&found, &found.blocks.changed()[n])
+            move |core: &Self, n: usize| found.homing(core, &found.blocks.changed()[n])
         };
         let made = self.each((count, IMAGES, WORTH_THREADS), images)?;
         let (mut images, mut bufs, mut failed) = (Vec::with_capacity(count), BTreeMap::new(), None);
@@ -265,66 +265,9 @@ impl Core {
         Ok(batch)
     }
 
-    /// What is to be written of a block. None: it has no owner any more, or others own it.
-    fn homing(&self, found: &Found, changed: &Changed) -> Result<Option<(Arc<Buf>, Homing)>> {
-        let derived = found.derived.get(&changed.block);
-        if found.others.contains(&changed.block) {
-            return Ok(None);
-        }
-        // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
-        let buf = match (self.dirty.get(changed.block), derived) {
-            (Some(buf), _) => buf,
-            (None, Some(_)) => self.cache.get(changed.block, changed.kind)?,
-            (None, None) => return Ok(None),
-        };
-        let mut homing = self.image(&buf, (&found.blocks, changed))?;
-        homing.dirty.add_all(derived);
-        Ok(Some((buf, homing)))
-    }
-
-    fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
-        let mut state = buf.state.lock();
-        let (kind, built) = (changed.kind, state.built);
-        let there = changed.page.is_some_and(|at| self.pages.is_there(at.page));
-        if state.logged.has(changed.records) {
-            let dirty = std::mem::take(&mut state.dirty);
-            let image = state.image().or_else(|| there.then(Block::default));
-            let image = image.ok_or(JournalError::LostData { block: buf.block })?;
-            return Ok(Homing { kind, image, dirty, built, there });
-        }
-        if there && !state.logged.needs_base() {
-            // What came later says all of the block.
-            return Ok(Homing { kind, image: Block::default(), dirty: Ranges::default(), built, there });
-        }
-        let before = state.logged.before();
-        drop(state);
-        let mut dirty = Ranges::default();
-        let mut image = match before.filter(|_| !changed.fresh) {
-            Some(before) => before.to_vec(),
-            None => {
-                dirty.add(0..self.block_size as u32);
-                vec![0; self.block_size]
-            }
-        };
-        found.apply(changed, &mut image, &mut dirty, &mut |at, image| self.fetch(buf.block, (at, changed), image))?;
-        Ok(Homing { kind, image: image.into(), dirty, built, there })
-    }
-
     /// The page of the home that has all that is committed of a block, if one has.
     fn entry(&self, changed: &Changed) -> Option<u32> {
         changed.page.filter(|_| self.pages.are_of_home()).map(|at| at.page)
-    }
-
-    /// What a committed record says lies in a page.
-    fn fetch(&self, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
-        if !self.pages.read(block, at.page, image)? {
-            self.store.read(self.byte_offset(block), image)?;
-            if changed.page.is_none() {
-                // A checkpoint that failed may have brought later changes there, which come again.
-                return Ok(());
-            }
-        }
-        if at.is(image) { Ok(()) } else { Err(JournalError::LostData { block }) }
     }
 
     /// Home has `image`, and with it so many records of the block.
@@ -341,6 +284,66 @@ impl Core {
             }
         }
     }
+}
+
+impl Found {
+    /// What is to be written of a block. None: it has no owner any more, or others own it.
+    fn homing(&self, core: &ScalableCore, changed: &Changed) -> Result<Option<(Arc<Buf>, Homing)>> {
+        let derived = self.derived.get(&changed.block);
+        if self.others.contains(&changed.block) {
+            return Ok(None);
+        }
+        // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
+        let buf = match (core.dirty.get(changed.block), derived) {
+            (Some(buf), _) => buf,
+            (None, Some(_)) => core.cache.get(changed.block, changed.kind)?,
+            (None, None) => return Ok(None),
+        };
+        let mut homing = self.image(core, &buf, changed)?;
+        homing.dirty.add_all(derived);
+        Ok(Some((buf, homing)))
+    }
+
+    fn image(&self, core: &ScalableCore, buf: &Buf, changed: &Changed) -> Result<Homing> {
+        let mut state = buf.state.lock();
+        let (kind, built) = (changed.kind, state.built);
+        let there = changed.page.is_some_and(|at| core.pages.is_there(at.page));
+        if state.logged.has(changed.records) {
+            let dirty = std::mem::take(&mut state.dirty);
+            let image = state.image().or_else(|| there.then(Block::default));
+            let image = image.ok_or(JournalError::LostData { block: buf.block })?;
+            return Ok(Homing { kind, image, dirty, built, there });
+        }
+        if there && !state.logged.needs_base() {
+            // What came later says all of the block.
+            return Ok(Homing { kind, image: Block::default(), dirty: Ranges::default(), built, there });
+        }
+        let before = state.logged.before();
+        drop(state);
+        let mut dirty = Ranges::default();
+        let mut image = match before.filter(|_| !changed.fresh) {
+            Some(before) => before.to_vec(),
+            None => {
+                dirty.add(0..core.block_size as u32);
+                vec![0; core.block_size]
+            }
+        };
+        let fetch = &mut |at, image: &mut [u8]| fetch(core, buf.block, (at, changed), image);
+        self.blocks.apply(changed, &mut image, &mut dirty, fetch)?;
+        Ok(Homing { kind, image: image.into(), dirty, built, there })
+    }
+}
+
+/// What a committed record says lies in a page.
+fn fetch(core: &ScalableCore, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
+    if !core.pages.read(block, at.page, image)? {
+        core.store.read(core.byte_offset(block), image)?;
+        if changed.page.is_none() {
+            // A checkpoint that failed may have brought later changes there, which come again.
+            return Ok(());
+        }
+    }
+    if at.is(image) { Ok(()) } else { Err(JournalError::LostData { block }) }
 }
 
 /// Where the last of them is committed.

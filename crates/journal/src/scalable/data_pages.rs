@@ -2,7 +2,7 @@
 //! ([`super::pages`]), or free pages of the home ([`super::home_pages`]). The engine asks its pages, and never which
 //! kind they are.
 
-use super::Core;
+use super::ScalableCore;
 use super::named::Named;
 use crate::cache::Buf;
 use crate::logged::Waiting;
@@ -20,7 +20,7 @@ pub(super) trait DataPages: Delays {
 
     /// Finds pages for whole blocks of file data, as far as there are any, and says what belongs into them, by the
     /// blocks' places in the write set. What finds none is lent no longer.
-    fn name<'p>(&self, _core: &Core, _arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
+    fn name<'p>(&self, _core: &ScalableCore, _arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
         blocks.iter_mut().for_each(Staged::own);
         Vec::new()
     }
@@ -101,13 +101,13 @@ pub(super) trait Delays: Send + Sync {
     }
 
     /// Whether so much waits that the background should bring it home; or twice as much as may.
-    fn much_waits(&self, _core: &Core, _flooded: bool) -> bool {
+    fn much_waits(&self, _core: &ScalableCore, _flooded: bool) -> bool {
         false
     }
 
     /// Before a commit that no program waits for: writes what waits home, durably, as far as home takes it. `waits`:
     /// also for a checkpoint that is at work. Returns how many blocks.
-    fn drain(&self, _core: &Core, _waits: bool) -> u64 {
+    fn drain(&self, _core: &ScalableCore, _waits: bool) -> u64 {
         0
     }
 }

@@ -1,6 +1,6 @@
 //! What waits goes home before it is committed, where no program waits for the commit.
 
-use super::Core;
+use super::ScalableCore;
 use super::data_pages::Delays;
 use super::named::{Image, Named, Rests, whole};
 use super::pages::{self, NOWHERE, Pages};
@@ -11,7 +11,7 @@ use crate::write_set::Staged;
 use crate::{Block, Result};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 
-impl Core {
+impl ScalableCore {
     /// Whether so much waits that the background should bring it home; or twice as much as may.
     pub(super) fn much_waits(&self, flooded: bool) -> bool {
         self.pages.much_waits(self, flooded)
@@ -20,7 +20,7 @@ impl Core {
     /// Whether operations write their new data home themselves: there is more of it than goes home, and no program
     /// waits for commits, which have to flush it first.
     pub(super) fn brings_home(&self) -> bool {
-        self.is_flooded.load(Relaxed) && !self.home_rests() && self.pages.is_quiet()
+        self.is_flooded.load(Relaxed) && !self.failing.rests(self.env.monotonic_ns()) && self.pages.is_quiet()
     }
 
     /// Writes new data home, before its record is made: no committed state reaches its blocks. All or nothing of it;
@@ -73,7 +73,7 @@ impl Core {
 
     /// Writes what waits home, durably. Where that fails it goes on waiting: the commit stores it in the pool.
     pub(super) fn drain(&self, pages: &Pages, waits: bool) -> u64 {
-        if pages.waiting() == 0 || self.home_rests() {
+        if pages.waiting() == 0 || self.failing.rests(self.env.monotonic_ns()) {
             return 0;
         }
         // No checkpoint writes meanwhile, and no block gets another owner: what is written late must not be written
@@ -88,7 +88,7 @@ impl Core {
             Ok(()) => {
                 pages.are_home(&waiting, |block, image| self.let_go(block, Some(image), None));
                 if !waiting.is_empty() {
-                    self.home_works();
+                    self.failing.works();
                 }
                 self.stats.lock().staged_blocks += waiting.len() as u64;
                 waiting.len() as u64

@@ -6,7 +6,7 @@ use super::home_pages::HomePages;
 use super::pages::Pages;
 use super::steps;
 use super::waiting_since::WaitingSince;
-use super::{Core, Dirty, record};
+use super::{Dirty, ScalableCore, record};
 use crate::cache::{AtHome, Home};
 use crate::common::{self, Common};
 use crate::contract::{About, Engine};
@@ -25,7 +25,7 @@ use ondol_nvm_log::{Log, PageArea};
 
 /// A journal engine whose log is in NVM.
 pub(crate) struct ScalableEngine {
-    core: Arc<Core>,
+    core: Arc<ScalableCore>,
 }
 
 impl ScalableEngine {
@@ -54,7 +54,7 @@ impl ScalableEngine {
     ) -> Self {
         let Config { device, dirty_bytes, kept_bytes, .. } = ground.config;
         let common = Common::new(ground, home, Bound::new(device, dirty_bytes, kept_bytes));
-        let core = Arc::new_cyclic(|this| Core {
+        let core = Arc::new_cyclic(|this| ScalableCore {
             this: this.clone(),
             common,
             blocks,
@@ -117,7 +117,9 @@ impl Engine for ScalableEngine {
         let knows = |block| core.dirty.has(block) || core.cache.is_running(block);
         match run.before {
             Before::New => {
-                let through = core.pages.let_pass() && !core.home_rests() && core.passing.passes(run.bytes);
+                let through = core.pages.let_pass()
+                    && !core.failing.rests(core.env.monotonic_ns())
+                    && core.passing.passes(run.bytes);
                 (if through { Placement::InPlace } else { Placement::Page }, run.extent.len)
             }
             Before::Stored if !run.journaled && run.bytes >= IN_PLACE => match first_run(run.extent, knows) {

@@ -1,7 +1,7 @@
 //! Free pages of the home for whole blocks of file data: what a record names there needs no copy home, but an entry of
 //! the home's map.
 
-use super::Core;
+use super::ScalableCore;
 use super::data_pages::{DataPages, Delays};
 use super::dirty::Dirty;
 use super::named::{Image, Named, PART, Rests, at_once, bytes_in, whole};
@@ -38,7 +38,7 @@ impl HomePages {
         self.store.lender().ok_or_else(|| JournalError::Unsupported("the home lends no pages".into()))
     }
 
-    fn borrow(&self, core: &Core, count: usize) -> Vec<u32> {
+    fn borrow(&self, core: &ScalableCore, count: usize) -> Vec<u32> {
         let Ok(lender) = self.lender() else { return Vec::new() };
         let count = (count as u64).min(lender.most_lent());
         if count == 0 {
@@ -77,7 +77,7 @@ impl DataPages for HomePages {
     /// Borrows pages for the blocks of file data of which much is written, also of those that build on what they held.
     /// What finds none goes into the record. Not before the handle is closed: every failure until then would have to
     /// give pages back, and blocks that the operation reads or changes again would be read from NVM.
-    fn name<'p>(&self, core: &Core, arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
+    fn name<'p>(&self, core: &ScalableCore, arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
         let size = self.page_bytes;
         let takes = |staged: &Staged<'_>| staged.kind == Kind::DATA && size <= PART * bytes_in(staged, true);
         let taking: Vec<usize> = (0..blocks.len()).filter(|n| takes(&blocks[*n])).collect();

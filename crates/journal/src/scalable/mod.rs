@@ -64,7 +64,7 @@ const LOOKS: u64 = 16;
 const LARGE: usize = 64 << 10;
 
 /// The shared state of one engine.
-pub(crate) struct Core {
+pub(crate) struct ScalableCore {
     /// Itself, for threads that help it.
     this: Weak<Self>,
     common: Common,
@@ -95,7 +95,7 @@ pub(crate) struct Core {
     waiting_since: WaitingSince,
 }
 
-impl Deref for Core {
+impl Deref for ScalableCore {
     type Target = Common;
 
     fn deref(&self) -> &Common {
@@ -103,7 +103,7 @@ impl Deref for Core {
     }
 }
 
-impl Core {
+impl ScalableCore {
     /// What has been written in place is durable when this returns.
     fn flush_data(&self) -> Result<()> {
         self.flush_first(self.in_place.written())

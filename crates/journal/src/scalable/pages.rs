@@ -10,7 +10,7 @@
 //! Only what lies in blocks that the operation has allocated may wait or go there: it may be home before it is
 //! committed, since no committed state reaches it.
 
-use super::Core;
+use super::ScalableCore;
 use super::data_pages::{DataPages, Delays};
 use super::named::{Image, Named, PART, Rests, at_once, bytes_in, whole};
 use super::record::{self, InPage};
@@ -161,7 +161,7 @@ impl Pages {
 }
 
 impl DataPages for Pages {
-    fn name<'p>(&self, core: &Core, arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
+    fn name<'p>(&self, core: &ScalableCore, arena: &[u8], blocks: &mut [Staged<'p>]) -> Vec<Named<'p>> {
         blocks.iter_mut().for_each(Staged::own);
         let size = self.block_size;
         let takes = |staged: &Staged<'_>| staged.kind == Kind::DATA && size <= PART * bytes_in(staged, false);
@@ -291,14 +291,14 @@ impl Delays for Pages {
         self.shards.iter().map(|shard| shard.waiting_bytes.load(Relaxed)).sum()
     }
 
-    fn much_waits(&self, core: &Core, flooded: bool) -> bool {
+    fn much_waits(&self, core: &ScalableCore, flooded: bool) -> bool {
         let all = self.area.pages(self.block_size) as u64 * self.block_size as u64;
         let most = core.bound.kept.min(core.config.pending_bytes / PARTS).min(all / PARTS);
         let most = most.max(self.block_size as u64);
         self.waiting() >= if flooded { 2 * most } else { most }
     }
 
-    fn drain(&self, core: &Core, waits: bool) -> u64 {
+    fn drain(&self, core: &ScalableCore, waits: bool) -> u64 {
         self.unawaited.fetch_add(1, Relaxed);
         core.drain(self, waits)
     }

@@ -1,18 +1,18 @@
 //! The commit timer, the flusher of data and the background checkpointer, as objects to be stepped.
 
-use super::Core;
+use super::ScalableCore;
 use crate::Result;
 use crate::common::Part;
 use ondol_env::Progress;
 
 /// The committer, the flusher of data, the checkpointer.
-pub(super) const PARTS: [Part<Core>; 3] = [
-    ("commit", |bells| &bells.committer, Core::commit_step),
-    ("flush", |bells| &bells.flusher, Core::flush_step),
-    ("checkpoint", |bells| &bells.checkpointer, Core::checkpoint_step),
+pub(super) const PARTS: [Part<ScalableCore>; 3] = [
+    ("commit", |bells| &bells.committer, ScalableCore::commit_step),
+    ("flush", |bells| &bells.flusher, ScalableCore::flush_step),
+    ("checkpoint", |bells| &bells.checkpointer, ScalableCore::checkpoint_step),
 ];
 
-impl Core {
+impl ScalableCore {
     /// Commits what is old, or much.
     fn commit_step(&self) -> Result<Progress> {
         let Some(newest) = self.log.newest() else {
@@ -44,7 +44,7 @@ impl Core {
 
     /// Checkpoints while more than half of the log, or of the memory for its blocks, is in use.
     fn checkpoint_step(&self) -> Result<Progress> {
-        if !self.is_crowded(2) || self.home_rests() {
+        if !self.is_crowded(2) || self.failing.rests(self.env.monotonic_ns()) {
             return Ok(Progress::Idle);
         }
         if !self.checkpoint()? {
