@@ -86,9 +86,9 @@ pub struct About {
     pub name: &'static str,
     /// The most blocks that one handle can be promised.
     pub max_blocks: u32,
-    /// Its log has changed bytes, and not blocks. It asks [`Client::derived`] when it seals: an operation stages no
-    /// block of which nothing but derived values changes, and operations on different files do not meet there. It needs
-    /// what is in place of each block that changes.
+    /// Its log has changed bytes, and not blocks. It asks [`crate::Client::derived`] when it seals: an operation stages
+    /// no block of which nothing but derived values changes, and operations on different files do not meet there. It
+    /// needs what is in place of each block that changes.
     pub logs_bytes: bool,
 }
 

@@ -234,11 +234,11 @@ pub(crate) fn written(plan: &Plan) -> Vec<Range<u64>> {
     ranges
 }
 
-/// As [`Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is discarded
-/// there holds zeros.
+/// As [`crate::Volume::format`], in all of `store` and over whatever is there, with any clock. `is_file`: what is
+/// discarded there holds zeros.
 ///
 /// # Errors
-/// As [`Volume::format`].
+/// As [`crate::Volume::format`].
 pub fn format_store(store: &dyn BlockStore, options: &FormatOptions, is_file: bool, env: &dyn Env) -> Result<()> {
     let fail = |e: ondol_format::FormatError| Error::format(store.name().to_owned(), e.to_string());
     let plan = plan(options, store.size(), is_file, env).map_err(fail)?;
