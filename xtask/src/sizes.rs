@@ -25,7 +25,7 @@ const LEFT: [(&str, usize); 6] = [
     ("parameters that are tuples", 133),
     ("traits with too many methods", 5),
     ("types with too many methods", 7),
-    ("circles of too many files", 1),
+    ("circles of too many files", 0),
 ];
 
 /// Fails when more break a limit than did.
