@@ -164,7 +164,7 @@ pub fn in_place(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let random = Fixed::new(Timestamp::default(), seed.rotate_left(32) ^ n ^ 0x1A);
         let below = |n: u64| u64::from(random.random_u32()) % n;
-        let mount = Mount::in_turn(n / 3);
+        let mount = if n % 5 == 4 { Mount::File } else { Mount::in_turn(n / 3) };
         // With `fsync=file` bytes in place are durable without calls before them on other files, which no number tells.
         let files = if mount == Mount::File { 1 } else { 2 };
         let one = |step: u64| {
