@@ -43,8 +43,8 @@ pub enum Kind {
     Linear,
     /// As small, with its journal on a disk of its own. Made by mke2fs.
     JournalDevice,
-    /// With files that other programs have made: in block maps beside extents, with attributes in a block that they
-    /// share. Made by mke2fs, debugfs and e2fsck.
+    /// With files that other programs have made, which share a block of attributes, and a short orphan file. Made by
+    /// mke2fs, debugfs and e2fsck.
     Foreign,
     /// 8 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with
     /// `discard`.
@@ -87,8 +87,7 @@ impl Kind {
 
     /// Whether it can be made here: most need mke2fs.
     pub fn is_possible(self) -> bool {
-        static E2FSPROGS: LazyLock<bool> =
-            LazyLock::new(|| missing(&["mke2fs", "debugfs", "tune2fs", "e2fsck"]).is_none());
+        static E2FSPROGS: LazyLock<bool> = LazyLock::new(|| missing(&["mke2fs", "debugfs", "e2fsck"]).is_none());
         matches!(self, Self::Small | Self::OrphanFile | Self::Pages | Self::WideLog | Self::Pool) || *E2FSPROGS
     }
 
