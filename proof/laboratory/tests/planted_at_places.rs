@@ -58,7 +58,6 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::TrustedTail, CLASSIC, ORDERED, "unlink-open"),
     (Defect::LastUser, CLASSIC, ORDERED, "attributes-left-by-two"),
     (Defect::EvictedNewest, CLASSIC, ORDERED, "evicted-before-its-fsync"),
-    (Defect::EarlySlot, CLASSIC, ORDERED, "slots-of-threads"),
 ];
 
 /// What is wrong with a run of this workload, crash or not, if anything.

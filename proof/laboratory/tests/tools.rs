@@ -62,6 +62,8 @@ fn planted_defects_are_found() {
         (Defect::TuneOneLog, "tune-journal-orphans"),
         (Defect::DiscardUnmarked, "discard-full"),
         (Defect::TableFlatUncopied, "flatten-full"),
+        (Defect::FastTid, "recover-fast"),
+        (Defect::OneAhead, "mismatched-image"),
     ];
     if !is_possible() {
         return;

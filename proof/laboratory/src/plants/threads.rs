@@ -16,6 +16,7 @@ pub struct Threaded {
     pub engine: JournalEngine,
     /// And in which data mode.
     pub data: DataMode,
+    image: Kind,
     mount: Mount,
     /// Calls of the first thread that are done before the second begins.
     lead: usize,
@@ -33,6 +34,7 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
         defect,
         engine,
         data: DataMode::Ordered,
+        image: Kind::Small,
         // Room for all that the log can hold: no checkpoint comes before its time.
         mount: Mount::Roomy,
         lead: 0,
@@ -84,7 +86,12 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
             "create /b 0644",
         )
     };
+    // Each takes a slot of the orphan file, which has one block, while that of the other is cleared.
+    let closed = "create /x 0644\nopen @0 /x\nunlink /x\nclose @0\n".repeat(3);
+    let kept = "create /y 0644\nopen @1 /y\nunlink /y\nsync\nclose @1\n".repeat(3);
+    let slot = Threaded { image: Kind::Foreign, ..of(Defect::EarlySlot, "", &closed, &kept) };
     let own = match engine {
+        JournalEngine::Classic if Kind::Foreign.is_possible() => vec![unwritten, reuse, gap, slot],
         JournalEngine::Classic => vec![unwritten, reuse, gap],
         JournalEngine::Scalable => vec![staging, older()],
         _ => vec![staging],
@@ -106,7 +113,8 @@ fn older() -> Threaded {
         "rmdir /d\nsync\nwrite /b 0 1K #90".into(),
     ];
     let (defect, engine) = (Defect::OlderRelease, JournalEngine::Scalable);
-    Threaded { defect, engine, data: DataMode::Ordered, mount: Mount::Dirty, lead: 0, texts }
+    let (data, image, mount) = (DataMode::Ordered, Kind::Small, Mount::Dirty);
+    Threaded { defect, engine, data, image, mount, lead: 0, texts }
 }
 
 /// A file of several blocks.
@@ -134,7 +142,7 @@ impl Threaded {
         let others = vec![text::parse(other)?];
         Ok(Workload {
             name: format!("what shows {}", self.defect),
-            image: Kind::Small,
+            image: self.image,
             mount: self.mount,
             before: text::parse(before)?,
             remount: false,

@@ -376,7 +376,7 @@ fn nameless(name: String, seed: u64, n: u64) -> Workload {
         let lines = (0..1 + below(2)).map(|n| life(2 * at + n, 100 * at + 10 + n));
         parse(&(lines.collect::<String>() + ends))
     };
-    let images = [Kind::OrphanFile, Kind::Pages, Kind::Small];
+    let images = [Kind::OrphanFile, Kind::Pages, Kind::Small, Kind::Foreign];
     Workload {
         name,
         image: images[n as usize % images.len()],

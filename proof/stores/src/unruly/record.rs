@@ -155,6 +155,8 @@ pub struct Counts {
     pub deletes: u64,
     /// Bytes of puts and parts.
     pub put_bytes: u64,
+    /// Bytes of puts among them that were refused.
+    pub refused_bytes: u64,
     /// Bytes of reads that were answered.
     pub get_bytes: u64,
 }
@@ -226,6 +228,9 @@ impl Ledger {
             self.note(|| Event::Answered { id, answer });
         }
         self.puts_done += u64::from(matches!(request, Request::Put { .. }));
+        if let (Request::Put { bytes, .. }, Answer::Refused) = (request, answer) {
+            self.counts.refused_bytes += bytes.len() as u64;
+        }
         if let Some(path) = request.put().filter(|_| answer == Answer::Done) {
             self.newest = Some(path.clone());
         }

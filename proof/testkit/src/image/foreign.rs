@@ -19,7 +19,7 @@ pub fn foreign(size: u64, block_size: u32, journal_mib: u32) -> Result<Vec<u8>, 
     // Attributes have no room in inodes of 128 bytes. The orphan file is short, so that slots are used again.
     let spec = Spec::new(size, block_size)
         .journal(journal_mib)
-        .with("-N 128 -I 128 -O ^64bit,orphan_file -E orphan_file_size=2");
+        .with("-N 128 -I 128 -O ^64bit,orphan_file -E orphan_file_size=1");
     spec.make_file(&image)?;
     std::fs::write(&long, (0..14 * block_size).map(|n| (n / 7) as u8).collect::<Vec<u8>>())?;
     let long = long.display();

@@ -150,15 +150,6 @@ fn commits() -> Vec<Scene> {
         scene("orphans-of-threads-in-file", "create /a 0644\ncreate /b 0644", "open @0 /a\nunlink /a\nclose @0\nsync")
             .beside("open @1 /b\nunlink /b\nsync\nclose @1\ncreate /b 0600\nsync")
             .on(Kind::OrphanFile),
-        // Each takes a slot of the orphan file while the other's is cleared.
-        scene(
-            "slots-of-threads",
-            "create /a 0644",
-            lines(0..6, |n| format!("create /x{n} 0644\nopen @{n} /x{n}\nunlink /x{n}\nclose @{n}")),
-        )
-        .beside(lines(10..14, |n| format!("create /y{n} 0644\nopen @{n} /y{n}\nunlink /y{n}\nsync")))
-        .on(Kind::Foreign)
-        .alone(),
         // What both of them have to log does not fit into what is left.
         scene(
             "no-room-for-both",
