@@ -85,8 +85,8 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
 fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
     let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
     part(args)?;
-    let found = match (pool_domain(args)?, tools(args)?) {
-        (Some(domain), _) => replay_pool(prey, domain.unwrap_or(Domain::Adr), &path),
+    let found = match (pool_domains(args)?, tools(args)?) {
+        (Some(domains), _) => replay_pool(prey, domains[0], &path),
         (None, Some((family, names))) => match &names[..] {
             [name] => replay_tools(prey, (family, name), &path),
             _ => return Err(format!("--case needs what it is a state of: --workload {}:NAME", family.word())),
@@ -113,10 +113,13 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
     Ok(ExitCode::from(FOUND))
 }
 
-/// The memory of `--workload pool`, if it is said.
-fn pool_domain(args: &CrashArgs) -> Result<Option<Option<Domain>>, String> {
-    let is_pool = args.workload.as_deref() == Some("pool");
-    is_pool.then(|| require_heard(args, "pool").and_then(|()| domain(args))).transpose()
+/// The memory of `--workload pool`: that which is said, or each.
+fn pool_domains(args: &CrashArgs) -> Result<Option<Vec<Domain>>, String> {
+    if args.workload.as_deref() != Some("pool") {
+        return Ok(None);
+    }
+    require_heard(args, "pool")?;
+    Ok(Some(domain(args)?.map_or(DOMAINS.to_vec(), |one| vec![one])))
 }
 
 /// What is no volume, of `--workload run` and its like.
@@ -258,8 +261,8 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     if let Some(part) = part(args)? {
         return Ok(vec![Quarry::Part(part)]);
     }
-    Ok(match (pool_domain(args)?, args.engine) {
-        (Some(domain), _) => domain.map_or(DOMAINS.to_vec(), |one| vec![one]).into_iter().map(Quarry::Pool).collect(),
+    Ok(match (pool_domains(args)?, args.engine) {
+        (Some(domains), _) => domains.into_iter().map(Quarry::Pool).collect(),
         (None, Some(engine)) => engines(&[engine]),
         (None, None) if is_of_volumes || args.image.is_some() || args.mount.is_some() => engines(&JournalEngine::ALL),
         (None, None) => {

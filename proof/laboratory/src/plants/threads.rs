@@ -91,12 +91,11 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
     let kept = "create /y 0644\nopen @1 /y\nunlink /y\nsync\nclose @1\n".repeat(3);
     let slot = Threaded { image: Kind::Foreign, ..of(Defect::EarlySlot, "", &closed, &kept) };
     let own = match engine {
-        JournalEngine::Classic if Kind::Foreign.is_possible() => vec![unwritten, reuse, gap, slot],
-        JournalEngine::Classic => vec![unwritten, reuse, gap],
+        JournalEngine::Classic => vec![unwritten, reuse, gap, slot],
         JournalEngine::Scalable => vec![staging, older()],
         _ => vec![staging],
     };
-    shared.into_iter().chain(own).collect()
+    shared.into_iter().chain(own).filter(|threaded| threaded.image.is_possible()).collect()
 }
 
 /// Two threads free blocks. The second one syncs and hands its block on before the first one has told what its record

@@ -90,13 +90,12 @@ impl Known {
         let map = LogMap::new(sb.block_size(), image.journal_map().map_err(text)?);
         let mut known = Self { sb, map, recovered, inodes: [0; 4], contents: Vec::new() };
         let desc = known.desc()?;
-        let free = |at: u64, from: usize| {
+        let free = |at: u64| {
             let bits = known.bytes(at as usize * known.sb.block_size() as usize, known.sb.block_size() as usize);
-            bitmap::find_zero_run(&bits, from, bits.len() * 8, BLOCKS)
+            bitmap::find_zero_run(&bits, 0, bits.len() * 8, BLOCKS)
         };
-        let ino = free(desc.inode_bitmap, 0).ok_or("no inode is free")? as u32 + 1;
-        let run =
-            free(desc.block_bitmap, 0).ok_or("no blocks are free")? as u64 + u64::from(known.sb.first_data_block());
+        let ino = free(desc.inode_bitmap).ok_or("no inode is free")? as u32 + 1;
+        let run = free(desc.block_bitmap).ok_or("no blocks are free")? as u64 + u64::from(known.sb.first_data_block());
         known.inodes = [found[0], found[1], found[2], ino];
         let fill = |n: u64| vec![0xF0 | n as u8; known.sb.block_size() as usize];
         known.contents = (0..BLOCKS as u64).map(|n| (run + n, fill(n))).collect();

@@ -150,9 +150,6 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
     if MISMATCHED.contains(&name) {
         return mismatched(name, kind);
     }
-    if start == FAST {
-        return fast_committed(name, tool);
-    }
     // The others refuse a journal that is elsewhere, or take no notice of it.
     let kind = match (tool, kind) {
         // In a pool, and so large that another one with its reserve fits.
@@ -174,7 +171,10 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
     if tool == "discard" {
         return given_up(name, start, (kind, engines), &random);
     }
-    let mut disks = dirty(start, (kind, engines), &random)?;
+    let mut disks = match start {
+        FAST => fast_committed()?,
+        _ => dirty(start, (kind, engines), &random)?,
+    };
     let tools = match tool {
         "check" if kind != Kind::Pool => {
             noted_errors(&mut disks[0]);
@@ -213,17 +213,12 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
 const BLOCK_ENGINES: [JournalEngine; 2] = [JournalEngine::Classic, JournalEngine::Compressed];
 
 /// The log was not recovered, and fast commits follow it.
-fn fast_committed(name: &str, tool: &str) -> Result<Tooled, String> {
+fn fast_committed() -> Result<Vec<Layer>, String> {
     // Only this one has a log that is long enough without the blocks that they take.
     let run = recorded(LOGGED_FAST, Kind::WideLog, JournalEngine::Classic)?;
     let mut disks = Cut::after(&run.media, &run.events).everything();
     fast::add(&mut disks[0])?;
-    let tools = match tool {
-        "check" => vec![Tool::Check],
-        "copy" => vec![Tool::Copy],
-        _ => vec![Tool::Recover],
-    };
-    Tooled::new(name, disks, tools)
+    Ok(disks)
 }
 
 /// The image, or the pool, is a copy of an earlier time.
