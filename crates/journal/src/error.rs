@@ -36,7 +36,8 @@ pub enum JournalError {
     /// Nothing can be written home, and the log has no room for more. What was acknowledged is in the log; when home
     /// works again, so does the engine.
     #[error(
-        "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or close the volume and recover it with its pool"
+        "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or \
+         close the volume and recover it with its pool"
     )]
     Home(String),
     /// File data that a record of the NVM log names is neither in the pool nor at home.

@@ -141,7 +141,8 @@ pub fn append_fast_commits(
     env: Arc<dyn Env>,
     images: Vec<(u64, Vec<u8>)>,
 ) -> Result<()> {
-    let what = "fast commits that change more blocks than the log holds: mount the image once with the kernel, or run e2fsck on it";
+    let what = "fast commits that change more blocks than the log holds: mount the image once with the kernel, or run \
+                e2fsck on it";
     append(store, map, env, images, what)
 }
 

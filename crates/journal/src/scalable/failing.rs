@@ -12,7 +12,8 @@ impl ScalableCore {
         }
         if !self.failing.fails.swap(true, Relaxed) {
             tracing::error!(
-                "nothing can be written home ({e}): changes stay in the NVM log as long as it has room, and it is tried again"
+                "nothing can be written home ({e}): changes stay in the NVM log as long as it has room, and it is \
+                 tried again"
             );
         }
         let why = e.to_string();
