@@ -43,7 +43,8 @@ fn none_is_violated(
     let found = hunt(&preys, phases, Budget::default(), &Watch::default()).unwrap();
     let report = &found.report;
     println!(
-        "journal={}, data={}, seed {seed}: {} workloads, {} distinct states, {} in crashed recoveries, {} by e2fsck too",
+        "journal={}, data={}, seed {seed}: {} workloads, {} distinct states, {} in crashed recoveries, {} by e2fsck \
+         too",
         engine.name(),
         data_word(data),
         found.workloads,

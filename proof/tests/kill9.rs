@@ -102,7 +102,8 @@ fn a_server_that_forgets_is_found() {
     let dir = scratch_dir().unwrap();
     let forgetful = dir.path().join("ondol");
     let script = format!(
-        "#!/bin/sh\nif [ \"$1\" = mount ]; then\n  [ -e \"$5.first\" ] && cp \"$5.first\" \"$5\" || cp \"$5\" \"$5.first\"\nfi\nexec '{}' \"$@\"\n",
+        "#!/bin/sh\nif [ \"$1\" = mount ]; then\n  [ -e \"$5.first\" ] && cp \"$5.first\" \"$5\" || cp \"$5\" \
+         \"$5.first\"\nfi\nexec '{}' \"$@\"\n",
         program().unwrap().display()
     );
     std::fs::write(&forgetful, script).unwrap();

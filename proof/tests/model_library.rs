@@ -102,7 +102,8 @@ fn what_is_immutable_is_made_so_again() {
     let names = (0..80).map(|n| format!("create /d/a_name_that_takes_some_room_{n} 0644\n"));
     let calls = "mkdir /d 0755\n".to_owned()
         + &names.collect::<String>()
-        + "create /a 0644\nwrite /a 0 10 #1\nchattr /a i\nchattr /a i\nchattr /d i\nchattr /d i\nchattr /d -\nunlink /d/a";
+        + "create /a 0644\nwrite /a 0 10 #1\nchattr /a i\nchattr /a i\nchattr /d i\nchattr /d i\nchattr /d -\n\
+           unlink /d/a";
     let ops: Vec<Op> = text::parse(&calls).unwrap();
     for features in ["", "-O inline_data"] {
         let image = Spec::new(16 << 20, 1024).journal(4).with(features).make().unwrap();

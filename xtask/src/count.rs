@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn comments_blank_lines_and_tests_are_no_code() {
-        let text = "//! What.\n\n/// One.\n#[derive(Debug)]\nstruct A {\n    // Why.\n    a: u8, // here\n}\n\n/*\n*/\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
+        let text = "//! What.\n\n/// One.\n#[derive(Debug)]\nstruct A {\n    // Why.\n    a: u8, // here\n}\n\n/*\n\
+                    */\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
         assert_eq!(count(text).unwrap(), 4);
         assert_eq!(count("const A: &str = \"\na\nb\";\n").unwrap(), 3);
     }

@@ -60,7 +60,12 @@ const CHECKS: [Check; 12] = [
 ];
 
 /// How all is called that is no check.
-const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | lab [ONDOL-LAB ARGUMENT]... | plants [DEFECT]... [--in ENGINE]... | mutants [--seed N] [--count N] [--only PATHPART] [--seconds N] | fuzz [TARGET] [--seconds N] | fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header --write | picture | site | count | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
+const OWN: &str = "check [--skip=NAME]... | proof [CARGO TEST ARGUMENT]... | hunt [CARGO TEST ARGUMENT]... | hunt \
+                   --states N [--seed N] | lab [ONDOL-LAB ARGUMENT]... | plants [DEFECT]... [--in ENGINE]... | \
+                   mutants [--seed N] [--count N] [--only PATHPART] [--seconds N] | fuzz [TARGET] [--seconds N] | \
+                   fsck-images DIR | programs [--list] [--on ENGINE] [NAME]... | dist [--check] | capi DIR | header \
+                   --write | picture | site | count | s3 [NAME OF A TEST]... | s3 --bench [--rounds N] [MKFS \
+                   ARGUMENT]... | s3 --peers [--rounds N] [WORKLOAD OR FILE SYSTEM]... | azure [NAME OF A TEST]...";
 
 /// The README's command for the tests.
 const TEST: [&str; 1] = ["test"];

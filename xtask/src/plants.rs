@@ -66,7 +66,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
     let mut wanted = Wanted { names, subjects, program, seconds: SECONDS, seed: 1 };
     while let Some(word) = words.next() {
         let number = |next: Option<String>| {
-            let usage = "usage: cargo xtask plants [DEFECT]... [--in ENGINE]... [--program FILE] [--processor-seconds N] [--seed N]";
+            let usage = "usage: cargo xtask plants [DEFECT]... [--in ENGINE]... [--program FILE] [--processor-seconds \
+                         N] [--seed N]";
             next.and_then(|n| n.parse().ok()).ok_or_else(|| usage.to_owned())
         };
         match word.as_str() {

@@ -20,7 +20,7 @@ const CIRCLE: usize = 8;
 
 /// So many break a limit still.
 const LEFT: [(&str, usize); 6] = [
-    ("lines that are too long", 411),
+    ("lines that are too long", 0),
     ("functions with too many parameters", 38),
     ("parameters that are tuples", 133),
     ("traits with too many methods", 5),

@@ -3,8 +3,8 @@
 //! ```text
 //!   journal engines, volume
 //!            |
-//!       BlockStore          read, borrow, pin, write, flush, discard, exchange, submit, settle + Caps; PageLender of stores that copy on write
-//!            |
+//!       BlockStore          read, borrow, pin, write, flush, discard, exchange, submit, settle + Caps;
+//!            |              PageLender of stores that copy on write
 //!   FileStore   RamStore   LayerStore    OverlayStore / JoinedStore (wrap others)
 //! ```
 //!

@@ -117,25 +117,31 @@ impl MediumKind {
         match (self, domain) {
             (Self::Memory, _) => "what is stored here survives nothing: it ends with this process",
             (Self::Tmpfs, _) => {
-                "what is stored here survives the death of this process, but neither a kernel crash nor a power cut: the file lies in memory"
+                "what is stored here survives the death of this process, but neither a kernel crash nor a power cut: \
+                 the file lies in memory"
             }
             (_, Domain::Adr) => {
                 "what was written back and fenced survives a power cut, a kernel crash and the death of this process"
             }
             (_, Domain::Eadr) => {
-                "what was stored survives a power cut, a kernel crash and the death of this process: the platform saves the caches"
+                "what was stored survives a power cut, a kernel crash and the death of this process: the platform \
+                 saves the caches"
             }
             (_, Domain::Gpf) => {
-                "what was stored survives a power cut, a kernel crash and the death of this process, if the CXL device completes its flush"
+                "what was stored survives a power cut, a kernel crash and the death of this process, if the CXL \
+                 device completes its flush"
             }
             (_, Domain::Msync) => {
-                "what msync has written survives a power cut, a kernel crash and the death of this process, if the disk honours flushes"
+                "what msync has written survives a power cut, a kernel crash and the death of this process, if the \
+                 disk honours flushes"
             }
             (Self::File, _) => {
-                "what is stored here survives the death of this process, but neither a kernel crash nor a power cut: nothing is forced to the disk"
+                "what is stored here survives the death of this process, but neither a kernel crash nor a power cut: \
+                 nothing is forced to the disk"
             }
             (_, _) => {
-                "what is stored here survives the death of this process; nothing says that the device keeps it without power"
+                "what is stored here survives the death of this process; nothing says that the device keeps it \
+                 without power"
             }
         }
     }

@@ -87,7 +87,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_with_a_vector(stores in proptest::collection::vec((0usize..200, proptest::collection::vec(any::<u8>(), 0..60)), 1..20)) {
+        fn as_with_a_vector(stores in proptest::collection::vec((0usize..200, proptest::collection::vec(any::<u8>(),
+                0..60)), 1..20)) {
             let memory = words(32);
             let mut model = vec![0u8; 256];
             for (offset, bytes) in stores {

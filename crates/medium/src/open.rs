@@ -231,9 +231,10 @@ pub(crate) fn resolve(name: &str, kind: MediumKind, asked: Domain, device: &Devi
     let no = |what| Err(NvmError::Domain { name: name.into(), domain, what });
     match (domain, kind) {
         (Domain::Msync, MediumKind::DaxDevice) => no("a device has no msync; use adr, or auto"),
-        (Domain::Adr | Domain::Eadr | Domain::Gpf, MediumKind::File) => no(
-            "stores to an ordinary file stay in the kernel's cache until msync; use msync, or a file on a DAX file system",
-        ),
+        (Domain::Adr | Domain::Eadr | Domain::Gpf, MediumKind::File) => {
+            no("stores to an ordinary file stay in the kernel's cache until msync; use msync, or a file on a DAX file \
+                system")
+        }
         (Domain::Adr | Domain::Volatile, kind) if kind.is_nvm() && Instructions::detect() == Instructions::None => {
             no("Ondol knows no write-back instruction of this processor")
         }

@@ -47,8 +47,8 @@ impl Whose {
             _ => match is_believed(file, uid) {
                 Ok(true) => return Ok(Some(uid)),
                 Ok(false) => format!(
-                    "whose it is tells a file system that is mounted with nosuid: use one elsewhere, or mount it without \
-                     nosuid if nobody but root could have made what lies there; it says user {uid}"
+                    "whose it is tells a file system that is mounted with nosuid: use one elsewhere, or mount it \
+                     without nosuid if nobody but root could have made what lies there; it says user {uid}"
                 ),
                 Err(source) => {
                     return Err(NvmError::Open { what: "tell the owner of", name: name.into(), source: source.into() });

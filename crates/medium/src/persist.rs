@@ -4,7 +4,7 @@
 //! | | |
 //! |---|---|
 //! | write back a line | `clwb`, else `clflushopt`, else `clflush`, found by CPUID |
-//! | fence | `sfence`: what this thread began to write back, and its non-temporal stores, have reached the memory controller |
+//! | fence | `sfence`: what this thread wrote back, and its non-temporal stores, have reached the memory controller |
 //! | copy whole lines | non-temporal stores, which leave the caches alone and need no write-back |
 //! | load whole lines | loads of 16 bytes, each of whose two words is the old or the new one |
 //!

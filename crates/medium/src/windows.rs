@@ -125,7 +125,8 @@ impl Windows {
         if nvm.file().is_none() {
             let what = match nvm.kind() {
                 MediumKind::Memory => {
-                    "it is this process's own view of frozen memory, which no file holds: `Nvm::from_bytes` makes one that can be mapped again"
+                    "it is this process's own view of frozen memory, which no file holds: `Nvm::from_bytes` makes one \
+                     that can be mapped again"
                 }
                 _ => "it is shared with other processes, and no descriptor is open",
             };

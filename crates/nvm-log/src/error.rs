@@ -32,7 +32,8 @@ pub enum LogError {
     },
     /// The header is of a format that this program does not know.
     #[error(
-        "the log of {pool} is of a newer format ({what}; this program knows version {LOG_VERSION}): use the newer program that made it"
+        "the log of {pool} is of a newer format ({what}; this program knows version {LOG_VERSION}): use the newer \
+         program that made it"
     )]
     Newer {
         /// The pool, as the user named it.

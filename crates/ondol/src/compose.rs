@@ -1,7 +1,8 @@
 //! Opening and closing: the only place that chooses and joins layers.
 //!
 //! ```text
-//!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ examine ─▶ engine ─▶ mark mounted ─▶ inode-level volume ─▶ orphans
+//!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ examine
+//!     ─▶ engine ─▶ mark mounted ─▶ inode-level volume ─▶ orphans
 //! ```
 //!
 //! Up to *examine* only replay and MMP write. What fails later takes the marks of a mounted volume away again: whoever
@@ -79,7 +80,8 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
         media = media.with_pool(nvm::open_modelled(pool, options.image.read_only, options.pool.model)?);
     }
     if !options.pool.model.is_off() && media.nvm().is_empty() {
-        let what = "`nvm_model=` makes an NVM slower, and there is none: name a pool in front of the image (nvm=POOL), or open an image in one (nvm:POOL)";
+        let what = "`nvm_model=` makes an NVM slower, and there is none: name a pool in front of the image \
+                    (nvm=POOL), or open an image in one (nvm:POOL)";
         return Err(Error::state(media.store.name(), what));
     }
     let image = open_image(media.store.clone(), options)?;

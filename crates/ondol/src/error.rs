@@ -41,7 +41,8 @@ pub enum Error {
     },
     /// The volume is called while a transaction of it is recorded.
     #[error(
-        "the volume is called within the closure of its own transaction: read before, and change by what the closure is given"
+        "the volume is called within the closure of its own transaction: read before, and change by what the closure \
+         is given"
     )]
     Recording,
     /// The volume cannot be closed yet.

@@ -284,7 +284,8 @@ impl Volume {
             survives: if let Some(hold) = &composed.attached {
                 hold.survives()
             } else if composed.held.as_ref().is_some_and(|held| held.is_local()) {
-                "a completed fsync survives a power cut, and the loss of this machine some seconds later: it is in the local log, and soon in object storage"
+                "a completed fsync survives a power cut, and the loss of this machine some seconds later: it is in \
+                 the local log, and soon in object storage"
             } else if composed.held.is_some() {
                 "a completed fsync survives the loss of this machine: it is in object storage"
             } else if composed.store.caps().durable_flush {

@@ -111,7 +111,8 @@ fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Op
     if home.area(AreaKind::JOURNAL_LOG).is_none() && room(&home) < LEAST_LOG {
         let name = home.nvm().name();
         let what = format!(
-            "the pool {name} has no log for `journal=remap`, and no room for one: move the image into a new pool, or choose another journal"
+            "the pool {name} has no log for `journal=remap`, and no room for one: move the image into a new pool, or \
+             choose another journal"
         );
         if asked == Some(JournalEngine::Remap) {
             return Err(Error::state(image.name(), what).helped(Remedy::MoveToNewPool));
@@ -291,7 +292,8 @@ pub(crate) fn attach(
     let contents = if in_front { contents } else { contents.over_table(&pool) };
     if let Some(newest) = contents.commits().last() {
         let what = format!(
-            "the pool {} has {} commits, up to number {}, which this image does not know of: one of both is a copy from another time",
+            "the pool {} has {} commits, up to number {}, which this image does not know of: one of both is a copy \
+             from another time",
             pool.nvm().name(),
             contents.commits().len(),
             newest.number
@@ -319,7 +321,8 @@ fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
             None => Ok(()),
             Some(wanted) => {
                 let what = format!(
-                    "the pool {name} was laid out with {found} bytes for file data, not {wanted}: leave `buffer=` out, or make the pool anew"
+                    "the pool {name} was laid out with {found} bytes for file data, not {wanted}: leave `buffer=` \
+                     out, or make the pool anew"
                 );
                 Err(Error::state(image.name(), what).helped(Remedy::RemakePool { pool: name }))
             }
@@ -329,7 +332,8 @@ fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
     let pages = wanted.unwrap_or((room / 2).min(MOST_BUFFER) / PAGE * PAGE);
     if pages > room / 4 * 3 {
         let what = format!(
-            "`buffer={pages}` leaves too little of the pool {name} for its log: at most three quarters of its {room} bytes"
+            "`buffer={pages}` leaves too little of the pool {name} for its log: at most three quarters of its {room} \
+             bytes"
         );
         return state(image, what);
     }
@@ -371,7 +375,8 @@ pub(crate) fn recover(
     if header.epoch != attached.epoch && !is_ahead {
         let (epoch, known) = (header.epoch, attached.epoch);
         let what = format!(
-            "the pool {name} was attached {epoch} times, this image knows of {known}: one of both is a copy from another time"
+            "the pool {name} was attached {epoch} times, this image knows of {known}: one of both is a copy from \
+             another time"
         );
         return state(image, what);
     }

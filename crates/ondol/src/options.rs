@@ -192,7 +192,8 @@ impl JournalEngine {
 }
 
 /// Why neither mkfs nor tune take `scalable`.
-pub(crate) const NOT_ASKED_FOR: &str = "an image cannot ask for engine scalable: the pool that it needs is named when it is opened (mount option `nvm=POOL`)";
+pub(crate) const NOT_ASKED_FOR: &str = "an image cannot ask for engine scalable: the pool that it needs is named when \
+                                        it is opened (mount option `nvm=POOL`)";
 
 /// What an image that can have engines `swap` and `remap` lies on.
 pub(crate) const IN_POOL: &str = "an image in an NVM pool, and its journal in the image";

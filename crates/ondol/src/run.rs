@@ -98,7 +98,8 @@ fn prepare(path: &Path, size: u64) -> Result<Recovered> {
     let recovered = bring_home(&log)?;
     if !recovered.is_complete() {
         let pool = path.display().to_string();
-        let what = "it has writes for files that cannot be reached: recovering it names them, another pool goes on without them";
+        let what = "it has writes for files that cannot be reached: recovering it names them, another pool goes on \
+                    without them";
         return Err(Error::state(pool.clone(), what).helped(Remedy::RecoverRun { pool }));
     }
     log.reset(&LogOptions::here())?;

@@ -71,7 +71,11 @@ impl Volume {
         let block_size = u64::from(self.statfs().block_size);
         let lender = composed.store.lender();
         let lender = lender.filter(|lender| u64::from(lender.page_bytes()) == block_size).ok_or_else(|| {
-            unsupported("memory comes out of the pages of an NVM pool, so the volume has to lie in one and have blocks of 4096 bytes".into())
+            unsupported(
+                "memory comes out of the pages of an NVM pool, so the volume has to lie in one and have blocks of \
+                 4096 bytes"
+                    .into(),
+            )
         })?;
         let bytes = usize::try_from(len).map_err(|_| VolumeError::FileTooBig)?;
         // No memory is a page, too.

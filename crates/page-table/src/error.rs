@@ -24,7 +24,8 @@ pub enum TableError {
     },
     /// The configuration table is of a format that this program does not know.
     #[error(
-        "the page table of {pool} is of a newer format ({what}; this program knows version {TABLE_VERSION}): use the newer program that made it"
+        "the page table of {pool} is of a newer format ({what}; this program knows version {TABLE_VERSION}): use the \
+         newer program that made it"
     )]
     Newer {
         /// The pool, as the user named it.

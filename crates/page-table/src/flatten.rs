@@ -2,7 +2,8 @@
 //! the image lies side by side in memory.
 //!
 //! ```text
-//!   for some pages at once:   copy who else lies there to free pages ─▶ fence ─▶ entries ─▶ fence ─▶ copy the blocks that belong there ─▶ fence ─▶ entries ─▶ fence
+//!   for some pages at once:   copy who else lies there to free pages ─▶ fence ─▶ entries ─▶ fence
+//!                             ─▶ copy the blocks that belong there ─▶ fence ─▶ entries ─▶ fence
 //! ```
 //!
 //! A block is copied to a free page first and its entry follows, one word: at any instant each block has its contents,

@@ -87,7 +87,8 @@ impl PageTable {
         ownership.clear();
         hands.owned = ownership.map();
         if hands.owned.is_none() {
-            let why = "they cannot be mapped again: where the system gives no more mappings, flattening the pool puts pages side by side, which then need one";
+            let why = "they cannot be mapped again: where the system gives no more mappings, flattening the pool puts \
+                       pages side by side, which then need one";
             return Ok(Own::Refused(why));
         }
         Ok(Own::Memory(Box::new(hands)))

@@ -35,7 +35,8 @@ pub enum RunLogError {
     },
     /// There is too little room for the areas.
     #[error(
-        "{pool} has too little free space ({free} bytes) for a log of running programs, which takes {least}: make a larger pool"
+        "{pool} has too little free space ({free} bytes) for a log of running programs, which takes {least}: make a \
+         larger pool"
     )]
     Small {
         /// The pool, as the user named it.
@@ -55,7 +56,8 @@ pub enum RunLogError {
     },
     /// A word's check is wrong: what is live cannot be told.
     #[error(
-        "the log of running programs in {pool} is damaged: {what} at byte {offset}: made anew, the pool gives up what it holds"
+        "the log of running programs in {pool} is damaged: {what} at byte {offset}: made anew, the pool gives up what \
+         it holds"
     )]
     Word {
         /// The pool, as the user named it.
@@ -67,7 +69,8 @@ pub enum RunLogError {
     },
     /// A record that is whole makes no sense.
     #[error(
-        "the log of running programs in {pool} is damaged: a record of names in {directory} makes no sense: made anew, the pool gives up what it holds"
+        "the log of running programs in {pool} is damaged: a record of names in {directory} makes no sense: made \
+         anew, the pool gives up what it holds"
     )]
     Names {
         /// The pool, as the user named it.

@@ -204,7 +204,8 @@ mod tests {
         {
             run.note(&skip(test, reason)).expect("a note");
         }
-        let expected = "SKIPPED, so not proved on this machine: 3\n  needs root:\n    a: one\n    b: two\n  no FUSE:\n    a: one\n";
+        let expected = "SKIPPED, so not proved on this machine: 3\n  needs root:\n    a: one\n    b: two\n  no \
+                        FUSE:\n    a: one\n";
         assert_eq!(run.list().expect("a list"), expected);
         run.forget().expect("forgotten");
         assert_eq!(run.skips().expect("no skips"), []);

@@ -9,7 +9,8 @@ ondol_env::counters! {
     cached_inodes: Gauge, Number, "Inodes in memory.";
     view_lent_bytes: Counter, Bytes, "Bytes of views and maps of files that were lent as they are stored.";
     view_copied_bytes: Counter, Bytes, "Bytes of views and maps of files that were copied.";
-    batches: Counter, Number, "Changes at several places of files that were made as one: commits of maps and of databases.";
+    batches: Counter, Number, "Changes at several places of files that were made as one: commits of maps and of \
+                               databases.";
     batch_bytes: Counter, Bytes, "Bytes that these wrote.";
     batch_exchanges: Counter, Number, "Those that were done by an exchange.";
 }

@@ -55,8 +55,8 @@ pub enum BufferError {
     },
     /// The header is of a format that this program does not know.
     #[error(
-        "the write buffer of {pool} is of another format ({what}; this program knows version {BUFFER_VERSION}): use the program \
-         that made it"
+        "the write buffer of {pool} is of another format ({what}; this program knows version {BUFFER_VERSION}): use \
+         the program that made it"
     )]
     Newer {
         /// The pool, as the user named it.
@@ -82,7 +82,8 @@ pub enum BufferError {
     },
     /// Acknowledged bytes cannot be read. Nothing was changed.
     #[error(
-        "the write buffer of {pool} has {} damaged places, the first: {}; recovery can go on without them, giving up what they held",
+        "the write buffer of {pool} has {} damaged places, the first: {}; recovery can go on without them, giving up \
+         what they held",
         damage.len(),
         damage.first().map(ToString::to_string).unwrap_or_default()
     )]

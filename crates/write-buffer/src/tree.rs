@@ -208,7 +208,8 @@ mod tests {
                     prop_assert!(node.segments.windows(2).all(|s| s[0].end <= s[1].start));
                     for s in &node.segments {
                         for i in s.start..s.end {
-                            found[(lbn * u64::from(SIZE)) as usize + i as usize] = Some((s.block, s.at + (i - s.start)));
+                            let at = (lbn * u64::from(SIZE)) as usize + i as usize;
+                            found[at] = Some((s.block, s.at + (i - s.start)));
                         }
                     }
                 }

@@ -12,7 +12,8 @@ fn op() -> impl Strategy<Value = Op> {
     let len =
         prop_oneof![4 => 1usize..40, 3 => 100usize..300, 2 => Just(512usize), 2 => 500usize..3000, 1 => Just(0usize)];
     prop_oneof![
-        12 => (file.clone(), offset.clone(), len.clone()).prop_map(|(file, offset, len)| Op::Write { file, offset, len }),
+        12 => (file.clone(), offset.clone(), len.clone())
+            .prop_map(|(file, offset, len)| Op::Write { file, offset, len }),
         2 => (file.clone(), 0u64..6 * BLOCK).prop_map(|(file, len)| Op::SetLen { file, len }),
         1 => file.clone().prop_map(|file| Op::Remove { file }),
         3 => (file.clone(), offset, len).prop_map(|(file, offset, len)| Op::Read { file, offset, len }),
@@ -29,7 +30,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_with_plain_files(blocks in prop_oneof![Just(8u64), Just(16), Just(24)], ops in proptest::collection::vec(op(), 1..80)) {
+    fn as_with_plain_files(blocks in prop_oneof![Just(8u64), Just(16), Just(24)],
+            ops in proptest::collection::vec(op(), 1..80)) {
         let mut rig = Rig::new(blocks);
         for op in &ops {
             rig.apply(op);

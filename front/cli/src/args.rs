@@ -447,7 +447,8 @@ mod tests {
             "snapshot create /mnt monday",
             "clone s3://bucket/prefix?snapshot=monday s3://bucket/other",
             "delete --yes s3://bucket/prefix",
-            "mount -o durable=local,redo=/var/lib/log,lag=64M,lag_seconds=5,disk_cache=/var/cache/blocks s3://bucket/prefix /mnt",
+            "mount -o durable=local,redo=/var/lib/log,lag=64M,lag_seconds=5,disk_cache=/var/cache/blocks \
+             s3://bucket/prefix /mnt",
             "snapshot list --json gs://bucket/prefix",
             "snapshot delete az://container/prefix monday",
             "resize --print-minimum x.img",

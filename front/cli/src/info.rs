@@ -37,7 +37,8 @@ fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
         Some(Err(ClientError::Dead { point, image })) => {
             let (point, image_shown) = (shown(&point), shown(&image));
             eprintln!(
-                "ondol: {point} has lost its server (`ondol umount {point}` removes it); this is what {image_shown} says"
+                "ondol: {point} has lost its server (`ondol umount {point}` removes it); this is what {image_shown} \
+                 says"
             );
             of_image(&image)?
         }
@@ -208,8 +209,10 @@ mod tests {
     #[test]
     fn fields_become_aligned_lines() {
         let value = serde_json::json!({
-            "label": "", "block_size": 4096, "blocks": 25600, "state": "clean", "sparkles": true, "features": ["extents", "dir_index"],
-            "journal": {"blocks": 1024, "uuid": null, "bytes": 4_194_304, "dirty": false}, "pages": {"total": 3, "free": 0}
+            "label": "", "block_size": 4096, "blocks": 25600, "state": "clean", "sparkles": true,
+                "features": ["extents", "dir_index"],
+            "journal": {"blocks": 1024, "uuid": null, "bytes": 4_194_304, "dirty": false}, "pages": {"total": 3,
+                "free": 0}
         });
         let Value::Object(fields) = value else { unreachable!() };
         let expected = "\

@@ -80,7 +80,8 @@ pub(crate) fn level(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "`{text}` is no log level: choose error, warn, info, debug or trace, or levels of parts, as in warn,ondol_fuse=debug"
+        "`{text}` is no log level: choose error, warn, info, debug or trace, or levels of parts, as in \
+         warn,ondol_fuse=debug"
     ))
 }
 

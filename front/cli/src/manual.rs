@@ -4,7 +4,7 @@
 mod sections;
 
 #[cfg(test)]
-pub(crate) use sections::PAGES;
+pub(crate) use sections::all as all_sections;
 
 use crate::args::{self, Arguments};
 use crate::failure::{FAILED, Failure, Outcome};
@@ -60,7 +60,7 @@ fn complete(dir: &Path) -> std::io::Result<()> {
         let mut page = Roff::new();
         page.control("SH", ["EXAMPLES"]);
         for (call, what) in found.examples {
-            page.control("TP", []).text([bold(*call)]).text([roman(*what)]);
+            page.control("TP", []).text([bold(call)]).text([roman(what)]);
         }
         page.control("SH", ["SEE", "ALSO"]).text([roman(found.see_also.join(", "))]);
         std::fs::OpenOptions::new().append(true).open(&path)?.write_all(page.render().as_bytes())?;
@@ -77,7 +77,7 @@ fn helper_page(command: Command, dir: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::sections::{PAGES, Sections};
+    use super::sections::{self, Sections};
     use super::*;
     use std::collections::BTreeSet;
 
@@ -96,13 +96,13 @@ mod tests {
         all.extend(["mount.ondol", "umount.ondol", "fsck.ondol", "mkfs.ondol"].map(String::from));
         // Another package's.
         let known: BTreeSet<String> = all.iter().cloned().chain(["ondol-lab".to_owned()]).collect();
-        let is_built = |page: &&Sections| {
+        let is_built = |page: &Sections| {
             let of_buckets = ["ondol-snapshot", "ondol-clone", "ondol-delete"];
             ondol::HAS_BUCKETS || !of_buckets.iter().any(|name| page.page.starts_with(name))
         };
-        let described: BTreeSet<String> = PAGES.iter().filter(is_built).map(|page| page.page.to_owned()).collect();
+        let described: BTreeSet<String> = sections::all().filter(is_built).map(|page| page.page.to_owned()).collect();
         assert_eq!(described, all);
-        for page in PAGES.iter().filter(is_built) {
+        for page in sections::all().filter(is_built) {
             assert!(!page.examples.is_empty() && !page.see_also.is_empty(), "{}", page.page);
             for other in page.see_also.iter().filter(|other| other.contains("ondol")) {
                 let (name, section) = other.split_once('(').unwrap();

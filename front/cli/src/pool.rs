@@ -117,7 +117,8 @@ fn flatten(args: &args::PoolFlatten) -> Outcome {
         let pool::FlattenedPool { mapped, moved, copied, extents_before, extents, .. } = done;
         let name = printable(done.pool.as_bytes());
         say!(
-            "{name}: {moved} of {mapped} blocks moved, {copied} pages copied; {extents} ranges of neighbours, {extents_before} before"
+            "{name}: {moved} of {mapped} blocks moved, {copied} pages copied; {extents} ranges of neighbours, \
+             {extents_before} before"
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -139,7 +140,8 @@ fn table(costs: &PoolCosts) -> String {
     let PoolCosts { pool, medium, domain, survives, write_back, model, start, len, clock_ns, .. } = costs;
     let mut out = format!("{}: {medium} ({domain}); {survives}\n", printable(pool.as_bytes()));
     out += &format!(
-        "measured in {len} free bytes at {start}, model {model}; write-backs by {write_back} where the domain asks for them; the clock takes {clock_ns} ns of each time\n\n"
+        "measured in {len} free bytes at {start}, model {model}; write-backs by {write_back} where the domain asks \
+         for them; the clock takes {clock_ns} ns of each time\n\n"
     );
     let titles = ["median ns", "p99 ns", "lines", "fences", "stored", "copied", "read", "times"];
     let row = |name: &str, cells: [String; 8]| {

@@ -23,14 +23,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
 /// What else is to be known.
-const NOTES: &str = "\
-A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, as do \
-writes with O_SYNC or O_DSYNC, and this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
-Files outside of the directories, on other file systems than ext4, and programs that cannot be preloaded (static ones, Go, those of \
-another libc than glibc or with a sanitizer) are as without this command. So are programs that change their user or give up rights, from then on.
+const NOTES: &str = "A file that the program has synced once is copied into the pool as it is written; its next fsync \
+                     or fdatasync ends there, as do writes with O_SYNC or O_DSYNC, and this command syncs the file \
+                     itself within about a second. After a power cut, `ondol recover POOL` brings back what was \
+                     synced. Files outside of the directories, on other file systems than ext4, and programs that \
+                     cannot be preloaded (static ones, Go, those of another libc than glibc or with a sanitizer) are \
+                     as without this command. So are programs that change their user or give up rights, from then on.
 
-The exit code is the program's; 126 if it cannot be started, 127 if it is not there, 125 if this command fails before. A signal that ends the \
-program ends this command, too.";
+The exit code is the program's; 126 if it cannot be started, 127 if it is not there, 125 if this command fails \
+                     before. A signal that ends the program ends this command, too.";
 
 /// Run a program whose fsync ends in NVM
 #[derive(Debug, Args)]
@@ -283,8 +284,8 @@ struct Notices {
 impl Notices {
     fn say(&mut self, drained: &Drained) {
         let left = "a program has changed its user or rights: from then on its fsync is as without this command";
-        let unfit = "a program does not take the library (it is not of glibc, or built with a sanitizer): its fsync is as \
-                     without this command";
+        let unfit = "a program does not take the library (it is not of glibc, or built with a sanitizer): its fsync \
+                     is as without this command";
         for (said, (count, what)) in self.said.iter_mut().zip([(drained.left, left), (drained.unfit, unfit)]) {
             if count > 0 && !std::mem::replace(said, true) {
                 eprintln!("ondol: {what}");

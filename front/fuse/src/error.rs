@@ -92,8 +92,8 @@ pub enum ClientError {
     },
     /// Its server has gone.
     #[error(
-        "{point} has lost its server: `ondol umount {point}` removes it; what was synced is in the image, {image}, and is \
-         there again after `ondol recover` or the next mount"
+        "{point} has lost its server: `ondol umount {point}` removes it; what was synced is in the image, {image}, \
+         and is there again after `ondol recover` or the next mount"
     )]
     Dead {
         /// The mount point.
@@ -111,8 +111,8 @@ pub enum ClientError {
     },
     /// It is unmounted, but what could not be written home is only in the journal.
     #[error(
-        "{dir} is unmounted, but {image} is not clean: its server could not write everything to its place (its log says \
-         why). What was synced is in the journal: make room if the disk is full, then run `ondol recover {image}`"
+        "{dir} is unmounted, but {image} is not clean: its server could not write everything to its place (its log \
+         says why). What was synced is in the journal: make room if the disk is full, then run `ondol recover {image}`"
     )]
     NotClean {
         /// The mount point.
@@ -122,8 +122,8 @@ pub enum ClientError {
     },
     /// It is unmounted, but its server could not write everything into object storage, or not say so there.
     #[error(
-        "{dir} is unmounted, but {volume} was not closed: what was not synced may be lost (its server's log says why). What \
-         was synced is there"
+        "{dir} is unmounted, but {volume} was not closed: what was not synced may be lost (its server's log says \
+         why). What was synced is there"
     )]
     NotClosed {
         /// The mount point.
@@ -207,12 +207,16 @@ pub enum ClientError {
 fn against_exchange(e: &io::Error) -> String {
     let errno = Errno::from_io_error(e);
     match errno {
-        Some(Errno::TOOBIG) => "they are in more pieces than one transaction can change: exchange shorter ranges".into(),
-        Some(Errno::INVAL) => {
-            "offsets and length must be whole blocks (or clusters) inside both files, or reach to the ends of both, and must not overlap".into()
+        Some(Errno::TOOBIG) => {
+            "they are in more pieces than one transaction can change: exchange shorter ranges".into()
         }
-        Some(Errno::OPNOTSUPP) => "these files or this mount do not take it: files need extents; a mount needs two serving threads, and \
-             with writeback_cache the sizes stay"
+        Some(Errno::INVAL) => {
+            "offsets and length must be whole blocks (or clusters) inside both files, or reach to the ends of both, \
+             and must not overlap"
+                .into()
+        }
+        Some(Errno::OPNOTSUPP) => "these files or this mount do not take it: files need extents; a mount needs two \
+                                   serving threads, and with writeback_cache the sizes stay"
             .into(),
         _ => e.to_string(),
     }

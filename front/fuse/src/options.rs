@@ -92,8 +92,8 @@ impl Transport {
             return None;
         }
         let off = || {
-            let how = "transport=uring: the kernel's FUSE does not offer it: write Y to /sys/module/fuse/parameters/enable_uring, \
-                       or leave the option out";
+            let how = "transport=uring: the kernel's FUSE does not offer it: write Y to \
+                       /sys/module/fuse/parameters/enable_uring, or leave the option out";
             Error::new(ErrorKind::Unsupported, how)
         };
         ondol_ring::available().err().or_else(|| (!ondol_ring::switched_on()).then(off))

@@ -176,7 +176,8 @@ pub(crate) fn xattr_how(flags: u32) -> Option<SetXattr> {
     }
 }
 
-/// A device number as FUSE and stat(2) of old carry it: 12 bits of the major number between two parts of the minor's 20.
+/// A device number as FUSE and stat(2) of old carry it: 12 bits of the major number between two parts of the minor's
+/// 20.
 fn encode_device((major, minor): (u32, u32)) -> u32 {
     (minor & 0xFF) | ((major & 0xFFF) << 8) | ((minor & 0xF_FF00) << 12)
 }

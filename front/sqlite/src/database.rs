@@ -2,8 +2,9 @@
 //! volume as one.
 //!
 //! ```text
-//!   lock EXCLUSIVE ─▶ writes, also those of a spilled cache: pending ─▶ SYNC: one operation of the volume ─▶ sync: durable ─▶ unlock
-//!                                                                  └─▶ unlock, close or the end of the process: given up
+//!   lock EXCLUSIVE ─▶ writes, also those of a spilled cache: pending
+//!                       ├─▶ SYNC: one operation of the volume ─▶ sync: durable ─▶ unlock
+//!                       └─▶ unlock, close or the end of the process: given up
 //! ```
 //!
 //! SQLite sends SYNC at the end of every commit and of every rollback, whatever `synchronous` says, and never in the

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   SQLite ──▶ ffi, vfs, methods: C's side, all that is unsafe
-//!                 ├─ database: a database file; what a transaction writes is a batch, until SQLite says that it is whole
+//!                 ├─ database: a database file; what a transaction writes is a batch, until it is whole
 //!                 │     ├─ locks: SQLite's five levels, between the connections of this process
 //!                 │     └─ shm: the index of a write-ahead log
 //!                 ├─ journal: rollback journals and super-journals, which need be nowhere but in memory

@@ -54,7 +54,8 @@ fn of_ext4(mount: &Entry) -> &'static str {
     } else if mount.has("data=writeback") {
         "writeback: metadata is a journaled prefix; unsynced data may be stale; fsync makes the file durable"
     } else {
-        "ordered: metadata is a journaled prefix; data of a committed size is the file's own; fsync makes the file durable"
+        "ordered: metadata is a journaled prefix; data of a committed size is the file's own; fsync makes the file \
+         durable"
     }
 }
 
@@ -97,7 +98,8 @@ fn returned(bucket: &Value) -> String {
     let of = |name: &str| lag.get(name).and_then(Value::as_u64).unwrap_or(0);
     let (seconds, bytes) = (of("most_seconds"), of("most_bytes"));
     format!(
-        "returned means in a log on this machine, and in the bucket at most {seconds} s or {bytes} bytes later: so much is lost with the machine"
+        "returned means in a log on this machine, and in the bucket at most {seconds} s or {bytes} bytes later: so \
+         much is lost with the machine"
     )
 }
 

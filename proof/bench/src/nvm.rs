@@ -30,28 +30,34 @@ pub(crate) const PRESETS: [Preset; 5] = [
         name: "nvdimm",
         about: "one NVDIMM-N: DRAM that flash saves when power fails",
         model: "bandwidth=23464000000",
-        source: "JEDEC's NVDIMM-N has DRAM on the memory bus; Micron's of 32 GB is DDR4-2933: 2,933 million transfers of 8 bytes a second",
+        source: "JEDEC's NVDIMM-N has DRAM on the memory bus; Micron's of 32 GB is DDR4-2933: 2,933 million transfers \
+                 of 8 bytes a second",
         assumed: "latencies are those of this machine's memory",
     },
     Preset {
         name: "cxl",
         about: "memory behind a CXL link of eight lanes",
         model: "read=150ns+write=150ns+bandwidth=31500000000",
-        source: "arXiv 2405.14209: three CXL cards have 2 to 5 times the latency of local DRAM; PCIe 5.0: eight lanes of 32 GT/s, 128b/130b, 31.5 GB/s in a direction",
-        assumed: "local DRAM takes 100 ns, and the card 2.5 times as much; a write-back takes the same way; reads and writes share a rate",
+        source: "arXiv 2405.14209: three CXL cards have 2 to 5 times the latency of local DRAM; PCIe 5.0: eight lanes \
+                 of 32 GT/s, 128b/130b, 31.5 GB/s in a direction",
+        assumed: "local DRAM takes 100 ns, and the card 2.5 times as much; a write-back takes the same way; reads and \
+                  writes share a rate",
     },
     Preset {
         name: "xpoint",
         about: "one module like Intel's Optane DC, of 3D XPoint",
         model: "read=200ns+bandwidth=2300000000",
-        source: "Izraelevitz et al., arXiv 1903.05714: a random load takes 305 ns, some three times local DRAM's; a module reads 6.6 GB/s and writes 2.3 GB/s",
-        assumed: "local DRAM takes 105 ns; a store is durable in the memory controller's queue (ADR), so that a fence waits for nothing more; reads share the rate of writes, as journals mostly write",
+        source: "Izraelevitz et al., arXiv 1903.05714: a random load takes 305 ns, some three times local DRAM's; a \
+                 module reads 6.6 GB/s and writes 2.3 GB/s",
+        assumed: "local DRAM takes 105 ns; a store is durable in the memory controller's queue (ADR), so that a fence \
+                  waits for nothing more; reads share the rate of writes, as journals mostly write",
     },
     Preset {
         name: "pcm",
         about: "phase-change memory, as papers expected it",
         model: "read=50ns+write=1us+bandwidth=1G",
-        source: "Chen, Gibbons and Nath, CIDR 2011: 64 bytes are read in some 50 ns and written in some 1 µs; papers/1 has 1 GiB/s for its slower memory",
+        source: "Chen, Gibbons and Nath, CIDR 2011: 64 bytes are read in some 50 ns and written in some 1 µs; \
+                 papers/1 has 1 GiB/s for its slower memory",
         assumed: "both come on top of this machine's memory; lines of one fence are written side by side",
     },
 ];

@@ -30,7 +30,8 @@ pub(crate) const KINDS: [(&str, &str, &str); 10] = [
     ("fuse:TARGET[,OPTIONS]", "an image mounted by ondol mount", "fuse:new.img,data=ordered"),
     (
         "lib:|fuse:s3://BUCKET/PREFIX|gs://…|az://…|file:///DIR[,OPTIONS]",
-        "a fresh volume in object storage below that place, deleted afterwards; in a program built with the feature `object`",
+        "a fresh volume in object storage below that place, deleted afterwards; in a program built with the feature \
+         `object`",
         "lib:file:///srv/store",
     ),
     (
@@ -64,12 +65,14 @@ pub(crate) const OPTIONS: [(&str, &str); 7] = [
     ("on=ssd|hdd", "the same in memory behind a modelled disk, whose requests take their time (docs/design/bench.md)"),
     (
         "pool=SIZE",
-        "an NVM pool of this size, made in --dir if that is in memory or else in /dev/shm, in front of an image, lib: and fuse: only",
+        "an NVM pool of this size, made in --dir if that is in memory or else in /dev/shm, in front of an image, lib: \
+         and fuse: only",
     ),
     ("redo=FILE", "with durable=local, as of a mount; the bench makes the file for each turn, and removes it"),
     (
         "journal=fg",
-        "engine scalable with one lock and one thread for checkpoints, lib: with pool= only: what papers/5 compares itself with",
+        "engine scalable with one lock and one thread for checkpoints, lib: with pool= only: what papers/5 compares \
+         itself with",
     ),
     (
         "feature=NAME",

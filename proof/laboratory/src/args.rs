@@ -52,7 +52,8 @@ pub struct CrashArgs {
     #[arg(long)]
     pub(crate) as_found: bool,
     /// Stop an engine after so many different violations [default: 8; 1 with --plant]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["case", "kill"])]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with_all = ["case", "kill"])]
     pub(crate) violations: Option<u64>,
     /// Seed of everything random; printed
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
@@ -68,7 +69,8 @@ pub struct CrashArgs {
     pub(crate) fsck_every: u64,
     /// Put the volume into object storage: into a store in memory, which is cut between any two requests. A sync ends
     /// there (remote), or in a log on this machine, which is cut, too (local). Engine batch, one thread
-    #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"], hide = !ondol::HAS_BUCKETS)]
+    #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"],
+        hide = !ondol::HAS_BUCKETS)]
     pub(crate) store: Option<Durable>,
     /// Break a rule on purpose, with --kill in the servers: something must be found (builds of `cargo xtask lab` only;
     /// `list` names them)
@@ -111,7 +113,8 @@ pub struct CrashArgs {
     #[arg(long, value_name = "CASE", conflicts_with_all = ["states", "seconds"])]
     pub(crate) case: Option<String>,
     /// Kill the server of a mount so many times under load, as `kill -9` does, instead of building states; needs FUSE
-    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "image", "mount"])]
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "image", "mount"])]
     pub(crate) kill: Option<u64>,
     /// Size of the image for --kill
     #[arg(long, default_value = "64M", value_parser = size, value_name = "SIZE")]

@@ -1,10 +1,15 @@
 //! What a recovered volume may hold.
 //!
-//! | data mode | a recovered volume is the model after some number of calls, at least all up to the last completed `fsync` or `sync`, at most those that had begun |
+//! A recovered volume is the model after some number of calls: at least all up to the last completed `fsync` or `sync`,
+//! at most those that had begun.
+//!
+//! | data mode | is so |
 //! |---|---|
 //! | `journal` | in everything |
-//! | `ordered` | in all metadata; a byte of a file is that state's, or what a later call made of it: never another file's, never what the blocks held before |
+//! | `ordered` | in all metadata; a byte of a file is that state's, or what a later call made of it |
 //! | `writeback` | in all metadata; a byte that no call since the last sync could have changed is that state's |
+//!
+//! In `ordered`, no byte is another file's, or what the blocks held before.
 //!
 //! Bytes that a transaction writes over stored ones lie outside of it but in `journal`: what one of its calls made of a
 //! byte may be found although a later one undid it. A write that failed as its medium did may have left any of its

@@ -134,7 +134,8 @@ fn what_is_done_after_a_recovery_is_crashed_too() {
 /// more.
 #[test]
 fn damage_in_the_midst_of_the_log_is_noticed() {
-    let calls = "create /a 0644; write /a 0 3000 #1; fsync /a; create /b 0644; fsync /b; write /a 0 3000 #2; chmod /a 0600; sync";
+    let calls = "create /a 0644; write /a 0 3000 #1; fsync /a; create /b 0644; fsync /b; write /a 0 3000 #2; chmod /a \
+                 0600; sync";
     let workload = workload("", calls, &[]);
     for (engine, defect, said) in [
         (JournalEngine::Classic, Defect::UncheckedChecksum, "log slot"),

@@ -165,7 +165,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     /// Whatever lies there, there is an answer.
     #[test]
-    fn any_bytes_are_answered(changes in proptest::collection::vec((0usize..(LINES as usize + 128) * 64, any::<u64>()), 1..12)) {
+    fn any_bytes_are_answered(changes in proptest::collection::vec((0usize..(LINES as usize + 128) * 64, any::<u64>()),
+            1..12)) {
         let mut bytes = scene();
         let area = area(&bytes);
         for (at, word) in changes {

@@ -19,7 +19,8 @@ const BLOCKS: u64 = 2048;
 /// With a table whose log has room for so many lines.
 struct Swap(u64);
 
-/// With so few that a checkpoint of some transactions is split, and one of a large transaction copies blocks: for about 110.
+/// With so few that a checkpoint of some transactions is split, and one of a large transaction copies blocks: for about
+/// 110.
 const FEW: Swap = Swap(64);
 /// With more than a checkpoint of all that the ring holds needs.
 const MANY: Swap = Swap(2048);

@@ -97,8 +97,12 @@ fn fill(at: &Path) {
         fallocate -l 300k prealloc; fallocate -p -o 64k -l 32k prealloc
         dd if=/dev/urandom of=data bs=64k count=20 status=none; truncate -s 500000 data; truncate -s 700000 data
         ln data data2; ln -s short s1; ln -s "$(printf 'x%.0s' $(seq 200))" s2; mkfifo p; mknod c c 1 3
-        setfattr -n user.a -v b data 2>/dev/null; setfattr -n user.big -v "$(printf 'y%.0s' $(seq 600))" data 2>/dev/null
-        for i in 1 2 3; do echo x > shared$i; setfacl -m u:1:r,u:2:r,u:3:r,u:4:r,u:5:r,u:6:r,u:7:r,u:8:r,u:9:r shared$i 2>/dev/null; done
+        setfattr -n user.a -v b data 2>/dev/null
+        setfattr -n user.big -v "$(printf 'y%.0s' $(seq 600))" data 2>/dev/null
+        for i in 1 2 3; do
+            echo x > shared$i
+            setfacl -m u:1:r,u:2:r,u:3:r,u:4:r,u:5:r,u:6:r,u:7:r,u:8:r,u:9:r shared$i 2>/dev/null
+        done
         rm -r deep/1/2/3; mv big/second_1 moved; true
     "#;
     let done = std::process::Command::new("sh").args(["-c", script]).current_dir(at).output().expect("sh");

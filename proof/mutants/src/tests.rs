@@ -21,7 +21,8 @@ impl Log {
     }
     fn check(&self, n: u64) -> Result<(), String> { Ok(()) }
     fn is_full(&self) -> bool {
-        match self.at { n if n > 7 => true, 4 => { if let Some(5) = self.at.checked_add(1) && self.at == 4 { true } else { false } } _ => false }
+        match self.at { n if n > 7 => true, 4 => {
+            if let Some(5) = self.at.checked_add(1) && self.at == 4 { true } else { false } } _ => false }
     }
 }
 #[cfg(test)]
@@ -104,7 +105,8 @@ fn errors_are_blamed_on_the_innermost_mutant_around_them_else_on_the_function() 
     let files = BTreeMap::from([("x.rs".to_owned(), weave::weave(text, &numbered))]);
     let message = |needle: &str| {
         let at = files["x.rs"].text.find(needle).expect("in it");
-        let span = serde_json::json!({"file_name": "x.rs", "byte_start": at, "byte_end": at + needle.len(), "is_primary": true});
+        let span = serde_json::json!({"file_name": "x.rs", "byte_start": at, "byte_end": at + needle.len(),
+            "is_primary": true});
         serde_json::json!({"message": {"level": "error", "spans": [span]}}).to_string()
     };
     assert_eq!(Vec::from_iter(blamed(&message("(b) + c"), &files)), [of("`b - c`")]);

@@ -2,7 +2,8 @@
 //! directory whose requests take so much longer.
 //!
 //! ```sh
-//! cargo run --release --manifest-path proof/Cargo.toml -p ondol-objects --example chunks -- DIR [DELAY_MS]... [--only WORKLOAD]
+//! cargo run --release --manifest-path proof/Cargo.toml -p ondol-objects --example chunks -- \
+//!     DIR [DELAY_MS]... [--only WORKLOAD]
 //! ```
 #![allow(clippy::disallowed_methods, reason = "it measures by the real clock")]
 

@@ -5,7 +5,8 @@
 //! that runs it:
 //!
 //! ```text
-//!   over_setups! { grows, shrinks }     each of the functions as a test for each of Setup::ALL, such as `compressed_ordered::grows`
+//!   over_setups! { grows, shrinks }     each of the functions as a test for each of Setup::ALL, such as
+//!                                       `compressed_ordered::grows`
 //! ```
 
 use crate::batching::Batching;

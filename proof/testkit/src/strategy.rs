@@ -171,7 +171,8 @@ fn transaction(mix: Mix) -> BoxedStrategy<Op> {
     let change = here.prop_flat_map(move |path| {
         let (one, other) = (path.clone(), path.clone());
         let cut = offset().prop_map(move |size| Op::Truncate { file: one.clone().into(), size });
-        prop_oneof![4 => write(path), 2 => cut, 1 => mode().prop_map(move |mode| Op::Chmod { file: other.clone().into(), mode })]
+        let chmod = mode().prop_map(move |mode| Op::Chmod { file: other.clone().into(), mode });
+        prop_oneof![4 => write(path), 2 => cut, 1 => chmod]
     });
     let new = || Path::root().join("new");
     let replace = (write(new()), file_path(), mode()).prop_map(move |(write, to, mode)| {

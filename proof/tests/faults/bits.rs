@@ -316,7 +316,8 @@ fn clean(kind: Kind) -> Layer {
     let mut lockstep = Lockstep::new(Library::open(store, &image::options(DataMode::Ordered), 1).unwrap()).unwrap();
     let mut lines = String::from(
         "mkdir /d 0755; mkdir /d/e 0700; create /a 0644; write /a 0 20000 #1; link /a /d/a; symlink /d/l target
-         create /x 0600; setxattr /x user.long 700 #2; setxattr /x user.short 5 #3; mkfifo /d/p 0644; create /sparse 0644\n",
+         create /x 0600; setxattr /x user.long 700 #2; setxattr /x user.short 5 #3; mkfifo /d/p 0644; create /sparse \
+         0644\n",
     );
     (0..12).for_each(|i| lines += &format!("write /sparse {} 100 #{}\n", i * 9000, i + 4));
     (0..50).for_each(|i| lines += &format!("link /x /d/e/{i:0>60}\n"));
@@ -364,8 +365,8 @@ fn metadata_of(kind: Kind, default: u64) {
         }
     }
     println!(
-        "metadata of {kind}: {tried} flipped bits of {}: {refused} keep the volume from being read, all others leave it \
-         right; the check finds {found}; e2fsck finds {theirs} of {judged}",
+        "metadata of {kind}: {tried} flipped bits of {}: {refused} keep the volume from being read, all others leave \
+         it right; the check finds {found}; e2fsck finds {theirs} of {judged}",
         flips.len()
     );
     assert!(refused > 0 && found >= refused);

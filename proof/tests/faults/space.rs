@@ -196,8 +196,8 @@ fn all(data: DataMode) {
         workload::short().for_each(|workload| total.workload(&workload, data, what));
         let Total { runs, refusals, fsck, crashed, states } = total;
         println!(
-            "{data:?}, few {what:?}: {} workloads, {runs} runs, {refusals} calls without space, {fsck} closed volumes by \
-             e2fsck too, {crashed} runs crashed in {states} distinct states",
+            "{data:?}, few {what:?}: {} workloads, {runs} runs, {refusals} calls without space, {fsck} closed volumes \
+             by e2fsck too, {crashed} runs crashed in {states} distinct states",
             workload::short().count()
         );
         assert!(refusals > 0);

@@ -44,15 +44,15 @@ const KINDS: &[(&str, u32, u64, &str)] = &[
 /// A bit of everything.
 fn workload() -> Vec<Op> {
     let mut lines = String::from(
-        "mkdir /d 0755\nmkdir /d/deep 0700\nmkdir /d/deep/er 0755\nmkdir /big 0755\n\
-         create /a 0644\nwrite /a 0 100000 #1\nwrite /a 50001 3333 #2\npunch /a 20000 30000\nzero /a 70000 5000\n\
-         create /sparse 0600\nwrite /sparse 5G 5000 #3\nwrite /sparse 1M 700 jbd2#4\ntruncate /sparse 6G\n\
-         create /reserved 0644\nfallocate /reserved 0 300000\nwrite /reserved 100001 5000 #5\nfallocate-keep /reserved 1M 100K\n\
-         symlink /short target\nlink /a /d/hard\nmkfifo /d/pipe 0600\n\
-         setxattr /a user.small 10 #6\nsetxattr /a user.large 700 #7\nsetxattr /d user.dir 30 #8\nsetxattr /d/pipe trusted.p 5 #9\n\
-         chmod /d 1777\nchown /a 1000 100000\nutimens /a 4000000000.5 -5.000000007\n\
-         create /d/gone 0644\nwrite /d/gone 0 50000 #10\nunlink /d/gone\nrename-exchange /d/deep /reserved\n\
-         create /d/x 0644\nrename /d/x /d/y\ncreate /t 0644\nappend /t 12345 #11\nrename /t /d/y\n",
+        "mkdir /d 0755\nmkdir /d/deep 0700\nmkdir /d/deep/er 0755\nmkdir /big 0755\ncreate /a 0644\n\
+         write /a 0 100000 #1\nwrite /a 50001 3333 #2\npunch /a 20000 30000\nzero /a 70000 5000\ncreate /sparse 0600\n\
+         write /sparse 5G 5000 #3\nwrite /sparse 1M 700 jbd2#4\ntruncate /sparse 6G\ncreate /reserved 0644\n\
+         fallocate /reserved 0 300000\nwrite /reserved 100001 5000 #5\nfallocate-keep /reserved 1M 100K\n\
+         symlink /short target\nlink /a /d/hard\nmkfifo /d/pipe 0600\nsetxattr /a user.small 10 #6\n\
+         setxattr /a user.large 700 #7\nsetxattr /d user.dir 30 #8\nsetxattr /d/pipe trusted.p 5 #9\nchmod /d 1777\n\
+         chown /a 1000 100000\nutimens /a 4000000000.5 -5.000000007\ncreate /d/gone 0644\nwrite /d/gone 0 50000 #10\n\
+         unlink /d/gone\nrename-exchange /d/deep /reserved\ncreate /d/x 0644\nrename /d/x /d/y\ncreate /t 0644\n\
+         append /t 12345 #11\nrename /t /d/y\n",
     )
     .replace("4000000000.5 ", "4000000000.500000000 ");
     lines += &format!("symlink /long {}\n", "way/".repeat(200));
@@ -69,9 +69,9 @@ fn workload() -> Vec<Op> {
 /// What the second in turn does to what the first left.
 fn second_workload() -> Vec<Op> {
     let mut lines = String::from(
-        "write /a 99000 5000 #500\nunlink /d/hard\nrename /big /d/small\nremovexattr /a user.large\nrmdir /reserved/er\n\
-         truncate /frag 300001\nappend /frag 20000 #501\nunlink /sparse\ncreate /sparse 0644\nunlink /long\n\
-         open @1 /d/y\nunlink /d/y\nwrite @1 0 30000 #502\n",
+        "write /a 99000 5000 #500\nunlink /d/hard\nrename /big /d/small\nremovexattr /a user.large\n\
+         rmdir /reserved/er\ntruncate /frag 300001\nappend /frag 20000 #501\nunlink /sparse\ncreate /sparse 0644\n\
+         unlink /long\nopen @1 /d/y\nunlink /d/y\nwrite @1 0 30000 #502\n",
     );
     (0..400).filter(|i| i % 3 != 0 && i % 5 == 0).for_each(|i| lines += &format!("unlink /d/small/{i:0>60}\n"));
     (0..50).for_each(|i| lines += &format!("create /d/small/new{i} 0600\n"));

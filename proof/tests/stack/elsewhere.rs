@@ -19,7 +19,8 @@ for umount in "$D/ondol umount" umount.ondol umount.fuse.ondol; do
     "$D/ondol" mount "$I" "$M"; mkdir -p "$M/sub"; echo text > "$M/file"
     mount --bind "$M/sub" "$D/mnt-b"; "$D/ondol" info "$D/mnt-b" > "$D/said"; says 'state .*mounted'
     saying within $umount "$D/mnt-b"
-    ! mounted "$D/mnt-b"; mounted; tells "^$D/mnt-b is unmounted; $I is in use still by process [0-9]* (ondol), which serves it on $M\$"
+    ! mounted "$D/mnt-b"; mounted
+    tells "^$D/mnt-b is unmounted; $I is in use still by process [0-9]* (ondol), which serves it on $M\$"
     mount --bind "$M/file" "$D/f"; saying within $umount "$D/f"
     ! mounted "$D/f"; tells "^$D/f is unmounted.* on $M\$"
     [ "$(cat "$M/file")" = text ]
@@ -45,7 +46,8 @@ umount -i -l "$D/mnt-b"
 # Another mount namespace has a copy.
 copy() {
     rm -f "$D/ready"
-    unshare --mount --propagation private sh -c ': > "$1/ready"; exec sleep 1000' - "$D" & there=$!; started="$started $there"
+    unshare --mount --propagation private sh -c ': > "$1/ready"; exec sleep 1000' - "$D" & there=$!
+    started="$started $there"
     while [ ! -e "$D/ready" ] || [ "$(cat /proc/$there/comm)" != sleep ]; do sleep 0.05; done
 }
 elsewhere="which serves it on $M in the mount namespace of process"
@@ -53,7 +55,8 @@ for umount in "$D/ondol umount" umount.ondol; do
     "$D/ondol" mount "$I" "$M"; copy
     saying within $umount "$M"
     ! mounted; tells "^$M is unmounted; $I is in use still by process [0-9]* (ondol), $elsewhere $there (sleep)\$"
-    for call in "8 check $I" "8 check -n $I" "32 mount $I $M" "1 info $I" "1 tune --data ordered $I" "1 resize $I 96M"; do
+    for call in "8 check $I" "8 check -n $I" "32 mount $I $M" "1 info $I" \
+        "1 tune --data ordered $I" "1 resize $I 96M"; do
         code=${call%% *}; fails $code within "$D/ondol" ${call#* }; says "$elsewhere $there (sleep)"
     done
     fails 32 within "$D/ondol" umount "$M"; says 'is not on a volume'

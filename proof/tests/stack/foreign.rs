@@ -25,7 +25,8 @@ for source in "$D/pipe" "$D/held" /dev/ptmx "$D/root.img"; do
     done
 done
 # A server that never answers, and never ends.
-setpriv --reuid 65534 --regid 65534 --clear-groups "$D/ondol" mount -f -o "fsname=$D/root.img" "$I" "$M" & server=$!; started="$started $server"
+setpriv --reuid 65534 --regid 65534 --clear-groups "$D/ondol" mount -f -o "fsname=$D/root.img" "$I" "$M" & server=$!
+started="$started $server"
 while ! mounted; do sleep 0.05; done
 kill -STOP $server
 within "$D/ondol" info "$D/root.img" > "$D/said"; says 'state .*clean'
@@ -98,7 +99,9 @@ fn another_users_server_does_not_speak_for_an_image() {
 cp "$I" "$D/root.img"; chown 0:0 "$D/root.img"; chmod 644 "$D/root.img"
 believed() { "$D/ondol" info "$1" > "$D/said" 2>&1; grep -q "^mount point *$M\$" "$D/said"; }
 # It has root's image locked, and opened, besides its own.
-spoof() { exec setpriv --reuid 65534 --regid 65534 --clear-groups flock "$1" "$D/ondol" mount -f -o "fsname=$1" "$I" "$M"; }
+spoof() {
+    exec setpriv --reuid 65534 --regid 65534 --clear-groups flock "$1" "$D/ondol" mount -f -o "fsname=$1" "$I" "$M"
+}
 spoof "$D/root.img" & server=$!; started="$started $server"
 while ! mounted; do sleep 0.05; done
 ! believed "$D/root.img"

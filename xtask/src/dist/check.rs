@@ -194,8 +194,7 @@ exec chroot \"$0\" /bin/sh \"$1\"";
 
 /// As a runtime of containers does it: a root that is not above another one, few devices, no capability. `/dev/fuse` is
 /// for everybody, as udev makes it; there may be no udev here.
-const CONTAIN: &str = "\
-mount --bind \"$0\" \"$0\"
+const CONTAIN: &str = "mount --bind \"$0\" \"$0\"
 cd \"$0\"
 mount -t proc proc proc
 mount -t tmpfs dev dev
@@ -208,7 +207,8 @@ pivot_root . before
 cd /
 umount -l /before
 mount -o remount,bind,ro /
-exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs sh /container.sh \"$1\"";
+exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs sh \
+                       /container.sh \"$1\"";
 
 /// Runs a script with a root and what follows it as its words, in a mount and process namespace of its own.
 pub(super) fn in_namespaces(

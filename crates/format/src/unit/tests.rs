@@ -118,8 +118,10 @@ fn text_and_tables_compress_and_noise_is_not_tried() {
 proptest! {
     /// With a right checksum, too: whatever the bytes, an answer and no more memory than the ring has.
     #[test]
-    fn hostile_units(mut bytes in proptest::collection::vec(any::<u8>(), 64..2000), changes in proptest::collection::vec((0usize..400, any::<u8>()), 0..6)) {
-        let whole = unit(&[(7, image(1, false)), (9, image(2, true))], &[3], &[StagedRun { start: 1, blocks: 1, checksum: 1 }]);
+    fn hostile_units(mut bytes in proptest::collection::vec(any::<u8>(), 64..2000),
+            changes in proptest::collection::vec((0usize..400, any::<u8>()), 0..6)) {
+        let whole = unit(&[(7, image(1, false)), (9, image(2, true))], &[3], &[StagedRun { start: 1, blocks: 1,
+            checksum: 1 }]);
         if bytes.len().is_multiple_of(2) {
             bytes = whole;
         }

@@ -199,7 +199,8 @@ proptest! {
         huge_file: bool,
         bit64: bool,
     ) {
-        let format = InodeFormat { inode_size, block_size: 4096, huge_file, bit64, large_dir: false, csum_seed: Some(1) };
+        let csum_seed = Some(1);
+        let format = InodeFormat { inode_size, block_size: 4096, huge_file, bit64, large_dir: false, csum_seed };
         let _ = inode::verify(&bytes, 12, &format);
         inode::seal(&mut bytes.clone(), 12, &format);
         if let Ok(inode) = Inode::parse(&bytes, 12, &format) {

@@ -64,7 +64,8 @@ proptest! {
                     Some(gap) => {
                         model.insert(name(i), ino);
                         let edit = dir.insertion(gap, &name(i), ino, 1).unwrap();
-                        prop_assert!(DirBlockMut::new(&mut bytes, csum, Place::NONE).unwrap().insert(&name(i), ino, 1).unwrap());
+                        let mut block = DirBlockMut::new(&mut bytes, csum, Place::NONE).unwrap();
+                        prop_assert!(block.insert(&name(i), ino, 1).unwrap());
                         Some(edit)
                     }
                     None => {
@@ -217,7 +218,8 @@ proptest! {
                 let ones = model[..end.min(bits)].iter().filter(|bit| **bit).count();
                 prop_assert_eq!(bitmap::count_ones(&map, end), ones);
                 prop_assert_eq!(bitmap::count_zeros(&map, end), end.min(bits) - ones);
-                let run = (start..end.min(bits)).find(|n| (*n + 5 <= end.min(bits)) && !model[*n..*n + 5].contains(&true));
+                let is_free = |n: &usize| *n + 5 <= end.min(bits) && !model[*n..*n + 5].contains(&true);
+                let run = (start..end.min(bits)).find(is_free);
                 prop_assert_eq!(bitmap::find_zero_run(&map, start, end, 5), run);
             }
         }

@@ -22,7 +22,8 @@ pub enum PoolError {
     },
     /// The header is of a format that this program does not know.
     #[error(
-        "{name} is of a newer format ({what}; this program knows version {POOL_VERSION}): use the newer program that made it"
+        "{name} is of a newer format ({what}; this program knows version {POOL_VERSION}): use the newer program that \
+         made it"
     )]
     Newer {
         /// The pool, as the user named it.
@@ -32,8 +33,8 @@ pub enum PoolError {
     },
     /// Neither copy of the header can be used.
     #[error(
-        "{name} is damaged: header at byte 0: {first}; header at byte 4096: {second}; restore it from a copy, or give up what it holds \
-         and make it anew"
+        "{name} is damaged: header at byte 0: {first}; header at byte 4096: {second}; restore it from a copy, or give \
+         up what it holds and make it anew"
     )]
     Damaged {
         /// The pool, as the user named it.
@@ -45,8 +46,8 @@ pub enum PoolError {
     },
     /// Two intact copies of one generation say different things.
     #[error(
-        "{name} is damaged: its two headers are of one generation and differ; restore it from a copy, or give up what it holds \
-         and make it anew"
+        "{name} is damaged: its two headers are of one generation and differ; restore it from a copy, or give up what \
+         it holds and make it anew"
     )]
     Differ {
         /// The pool, as the user named it.

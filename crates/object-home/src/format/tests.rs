@@ -177,7 +177,8 @@ fn what_is_wrong_behind_a_right_checksum_is_named() {
 
 proptest! {
     #[test]
-    fn any_chunk_comes_back(size in 0..SIZES.len(), number: u64, seed: u32, part in proptest::collection::vec(any::<u8>(), 1..3000)) {
+    fn any_chunk_comes_back(size in 0..SIZES.len(), number: u64, seed: u32,
+            part in proptest::collection::vec(any::<u8>(), 1..3000)) {
         let size = ChunkSize::new(SIZES[size]).unwrap();
         let format = ChunkFormat::new(seed, size);
         let chunk: Vec<u8> = part.iter().copied().cycle().take(size.bytes()).collect();

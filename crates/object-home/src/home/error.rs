@@ -173,7 +173,8 @@ pub enum HomeError {
     /// This machine has seen a newer state of the volume: the store has lost something, or somebody has put an older
     /// one in its place.
     #[error(
-        "{name} is at {what} {found}, and this machine has seen {seen}: the store has lost what it acknowledged, or holds an older copy. Whoever means that one deletes {file}"
+        "{name} is at {what} {found}, and this machine has seen {seen}: the store has lost what it acknowledged, or \
+         holds an older copy. Whoever means that one deletes {file}"
     )]
     Older {
         /// The place, as the user named it.
@@ -221,7 +222,8 @@ pub enum HomeError {
     },
     /// Others have written to the volume since.
     #[error(
-        "{name} was written elsewhere since: {batches} transactions in the local log {log} ({uuid}) belong to a history that went another way"
+        "{name} was written elsewhere since: {batches} transactions in the local log {log} ({uuid}) belong to a \
+         history that went another way"
     )]
     LogOld {
         /// The place, as the user named it.

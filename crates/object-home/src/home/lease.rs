@@ -82,7 +82,8 @@ impl Lease {
         let line = |text: &str| text.replace(char::is_control, "?");
         let Holder { machine, boot, space, process, start, user, purpose } = &self.holder;
         format!(
-            "{FIRST}\ntoken {}\nlength {}\nreturned {}\nmachine {}\nboot {}\nspace {}\nprocess {process} {start}\nuser {user}\npurpose {}\n",
+            "{FIRST}\ntoken {}\nlength {}\nreturned {}\nmachine {}\nboot {}\nspace {}\nprocess {process} {start}\n\
+             user {user}\npurpose {}\n",
             line(&self.token),
             self.length.as_secs_f64(),
             self.returned,

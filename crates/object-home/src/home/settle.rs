@@ -179,7 +179,9 @@ pub(super) async fn explain(keeper: &Keeper, error: HomeError) -> HomeError {
     let what = "finding out who took over";
     let by = match bounded(name.clone(), what, Some(ASKED), async move { leases.other_than(&token).await }).await {
         Ok(Some(by)) => by,
-        Ok(None) => "nobody whose lease can be found (an answer of the store may have been lost; what was acknowledged is there)".to_owned(),
+        Ok(None) => "nobody whose lease can be found (an answer of the store may have been lost; what was \
+                     acknowledged is there)"
+            .to_owned(),
         Err(e) => format!("somebody whose lease cannot be read ({e})"),
     };
     HomeError::Fenced { name, by }

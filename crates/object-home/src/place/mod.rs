@@ -134,7 +134,8 @@ pub enum PlaceError {
     },
     /// A user or password in it. The name is not repeated: messages are kept in logs.
     #[error(
-        "a place in object storage may not have a user or password in its name: they would be seen in logs and lists of processes"
+        "a place in object storage may not have a user or password in its name: they would be seen in logs and lists \
+         of processes"
     )]
     Secret,
     /// What is behind the question mark is not known.

@@ -55,7 +55,8 @@ fn keys(named: Option<&str>, credentials: &str, config: &str) -> Result<Option<K
         (None, None) if found.is_empty() => Err(fault("there is no such profile in the files of ~/.aws")),
         _ if found.keys().any(|key| key.starts_with("sso_") || key == "credential_process" || key == "role_arn") => {
             Err(fault(
-                "it gets its keys by a program, a role or single sign-on: put them into the environment, as \"aws configure export-credentials\" prints them",
+                "it gets its keys by a program, a role or single sign-on: put them into the environment, as \"aws \
+                 configure export-credentials\" prints them",
             ))
         }
         _ => Err(fault("it has no aws_access_key_id with an aws_secret_access_key")),
@@ -84,8 +85,10 @@ fn section(text: &str, names: &[&str]) -> BTreeMap<String, String> {
 mod tests {
     use super::{find, keys};
 
-    const CREDENTIALS: &str = "[default]\naws_access_key_id = one\naws_secret_access_key=two\n# a comment\n[other]\naws_access_key_id=three\naws_secret_access_key = four=\naws_session_token= five\n";
-    const CONFIG: &str = "[default]\nregion = here\ns3 =\n  region = nowhere\n[profile other]\nregion=there\n[profile signed]\nsso_session = x\n[profile half]\naws_access_key_id = six\n";
+    const CREDENTIALS: &str = "[default]\naws_access_key_id = one\naws_secret_access_key=two\n# a comment\n[other]\n\
+                               aws_access_key_id=three\naws_secret_access_key = four=\naws_session_token= five\n";
+    const CONFIG: &str = "[default]\nregion = here\ns3 =\n  region = nowhere\n[profile other]\nregion=there\n\
+                          [profile signed]\nsso_session = x\n[profile half]\naws_access_key_id = six\n";
 
     #[test]
     fn static_keys_are_found_by_profile() {

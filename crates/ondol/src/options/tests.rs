@@ -49,7 +49,9 @@ fn every_name_is_known() {
 #[test]
 fn what_is_fixed_reads_back() {
     let o = Options::parse(
-        "data=journal,fsync=file,journal=compressed,journal_size=16M,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,checkpoint_threads=7,device=disk,grpid,sb=32768,noload,nvm=/p,nvm_model=read=300ns+bandwidth=2G",
+        "data=journal,fsync=file,journal=compressed,journal_size=16M,zeroing,errors=continue,commit=9,\
+         dirty=1M,cache=8M,checkpoint_threads=7,device=disk,grpid,sb=32768,noload,nvm=/p,\
+         nvm_model=read=300ns+bandwidth=2G",
     )
     .unwrap();
     assert_eq!(Options::parse(&o.fixed()), Ok(o));

@@ -46,7 +46,8 @@ pub fn flatten_pool(pool: &Pool) -> Result<FlattenedPool> {
     let name = pool.nvm().name().to_owned();
     if commits > 0 {
         let what = format!(
-            "its log has {commits} commits that are not at home yet: open and close the volume that it belongs to, or recover it"
+            "its log has {commits} commits that are not at home yet: open and close the volume that it belongs to, or \
+             recover it"
         );
         return Err(Error::state(name, what).helped(Remedy::Recover { image: None }));
     }

@@ -83,7 +83,8 @@ fn a_volume_tells_what_is_open_and_closes_only_without() {
     let refused = volume.close().unwrap_err();
     assert!(matches!(&refused, Error::StillOpen(open) if open.len() == 3), "{refused:?}");
     assert_eq!((refused.kind(), refused.errno()), (ErrorKind::ResourceBusy, 16));
-    let said = "the volume is still in use by 3 things: the file /a, the file /a, the file /d/b; it is closed when the last of it is dropped";
+    let said = "the volume is still in use by 3 things: the file /a, the file /a, the file /d/b; it is closed when \
+                the last of it is dropped";
     assert_eq!(refused.to_string(), said);
     assert_eq!((&*whole, map.len(), view.to_vec()), (&*vec![7; 8192], 8192, b"b".to_vec()));
     assert!(Volume::open(&target).is_err(), "it is not closed yet");

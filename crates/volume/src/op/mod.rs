@@ -1,7 +1,8 @@
 //! One operation: its locked inodes, its claims on space, and its handle.
 //!
 //! ```text
-//!   lock inodes ─▶ Op::begin (promise space, reserve journal) ─▶ change staged copies ─▶ close: publish, install, unlock
+//!   lock inodes ─▶ Op::begin (promise space, reserve journal) ─▶ change staged copies
+//!     ─▶ close: publish, install, unlock
 //! ```
 //!
 //! Everything an operation changes is staged: inodes as copies, metadata blocks in the [`Handle`], blocks and inodes it
@@ -359,7 +360,8 @@ impl<'v> Op<'v> {
         }
         tracing::trace!(
             target: "ondol::promise",
-            journal = handle.credits().used + handle.credits().left, used = handle.credits().used, clusters = self.granted, left = self.promised
+            journal = handle.credits().used + handle.credits().left, used = handle.credits().used,
+            clusters = self.granted, left = self.promised
         );
         let is_empty = handle.is_empty();
         let tid = handle.close();

@@ -4,15 +4,16 @@
 macro_rules! mount_options {
     ($of_buckets:literal, $targets:literal) => {
         concat!(
-            "\
-Mount options:
+            "Mount options:
   data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
-  journal=classic|compressed|swap|scalable|remap|batch  the journal engine; as the image says, or classic; swap and remap (the default) in a pool, scalable with nvm=, batch on a home that takes batches
+  journal=classic|compressed|swap|scalable|remap|batch  the journal engine; as the image says, or classic; swap and \
+             remap (the default) in a pool, scalable with nvm=, batch on a home that takes batches
   nvm=POOL                        the NVM pool that fsync ends in (`ondol pool create` makes one)
   journal_size=SIZE               the journal's size; a clean image's is changed to it before the mount
   zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing
   errors=remount-ro|continue      what to do when corruption is found; as the image says
-  fsync=prefix|file               what an fsync makes durable: all earlier operations, or those up to its file's last: prefix
+  fsync=prefix|file               what an fsync makes durable: all earlier operations, or those up to its file's \
+             last: prefix
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
   dirty=SIZE                      data that may wait to be written, at most 32M, and 12M on a disk: a quarter of cache=
   device=memory|ssd|disk          the class of the device below the image: as the system says, or ssd
@@ -20,7 +21,8 @@ Mount options:
   buffer=SIZE                     of a new NVM pool for file data: half of it, at most 256M
   checkpoint_threads=N            threads that write blocks home at a checkpoint: 1, or 4 if it is large and
                                   there are several processors
-  partition=N                     the image is this partition of a disk or its image, by GPT or MBR; logical ones count from 5
+  partition=N                     the image is this partition of a disk or its image, by GPT or MBR; logical ones \
+             count from 5
   offset=SIZE, sizelimit=SIZE     the image begins with this byte of the file or device, and has so many
   norecovery, noload              with ro: do not replay the journal
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
@@ -49,8 +51,7 @@ Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not m
 /// What `-o` takes, for help and manual.
 pub(super) const MOUNT_OPTIONS: &str = if ondol::HAS_BUCKETS {
     mount_options!(
-        "  \
-  take_over                       of a volume in object storage: take it from whoever has it mounted
+        "  take_over                       of a volume in object storage: take it from whoever has it mounted
   lease=SECONDS                   of the same: how long others keep away when nothing is heard from here: 60
   store_timeout=SECONDS           of the same: give up when the store has not answered for so long, 0 for never: 600
   store_cache=SIZE                of the same: memory for indexes of the store: 64M
@@ -58,13 +59,14 @@ pub(super) const MOUNT_OPTIONS: &str = if ondol::HAS_BUCKETS {
   redo=FILE, nvm=POOL             with durable=local: where that log is; a file is made
   redo_size=SIZE                  how large a new log is: 256M
   lag=SIZE, lag_seconds=SECONDS   how far the bucket may be behind it: three quarters of it and at most 64M, 30
-  give_up=UUID                    of a log that is lost or out of date: what is in it and not in the bucket does not matter
+  give_up=UUID                    of a log that is lost or out of date: what is in it and not in the bucket does not \
+         matter
   disk_cache=DIR                  of the same: keep what is read in a directory on the local disk
   disk_cache_size=SIZE            how large that is: 1G
 ",
-        "\
-The target may be in object storage: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR, and with ?snapshot=NAME \
-behind it a snapshot, for reading. Credentials are taken from the environment.
+        "The target may be in object storage: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or \
+         file:///DIR, and with ?snapshot=NAME behind it a snapshot, for reading. Credentials are taken from the \
+         environment.
 "
     )
 } else {

@@ -260,9 +260,12 @@ mod tests {
         counters["stall_ns"] = 1_500_000.into();
         counters["fuse_requests"] = 7.into();
         json!({
-            "version": "0", "since_ns": 5, "now_ns": 2_000_000_005_u64, "target": "a \"b\"\\\nc", "uuid": "u", "label": "",
-            "block_size": 4096, "blocks": 100, "free_blocks": 50, "available_blocks": 40, "inodes": 10, "free_inodes": 9,
-            "mount": {"engine": "classic", "read_only": false, "stopped": null, "not_home": "a disk is full", "memory_bound": 7},
+            "version": "0", "since_ns": 5, "now_ns": 2_000_000_005_u64, "target": "a \
+                \"b\"\\\nc", "uuid": "u", "label": "",
+            "block_size": 4096, "blocks": 100, "free_blocks": 50, "available_blocks": 40, "inodes": 10,
+                "free_inodes": 9,
+            "mount": {"engine": "classic", "read_only": false, "stopped": null, "not_home": "a disk is \
+                full", "memory_bound": 7},
             "counters": counters, "requests": {"write": 6, "read": 1}, "errors": {"write": {"ENOSPC": 2}},
             "pages": {"storage": 5, "memory": 0, "log": 1, "held": 0, "free": 4, "total": 10, "read_in_place": 2},
             "latencies": {"bounds_ns": bounds, "operations": {"write": {"sum_ns": 12_300, "counts": counts}}},
@@ -322,7 +325,8 @@ mod tests {
         );
         let mut far = stats();
         far["bucket"] = json!({
-            "requests": {"puts": 7, "gets": 3, "up": 900, "unanswered_seconds": 41}, "lease": {"length_seconds": 60, "age_seconds": 12}
+            "requests": {"puts": 7, "gets": 3, "up": 900, "unanswered_seconds": 41}, "lease": {"length_seconds": 60,
+                "age_seconds": 12}
         });
         let text = render(far, Path::new("/mnt"), For::Scrape);
         for said in [

@@ -20,7 +20,8 @@ pub(crate) fn cp(args: &args::Cp) -> Outcome {
     let sources: Vec<Operand> = sources.iter().map(|path| Operand::of(path)).collect();
     let target = Operand::of(target);
     if !target.is_inside() && !sources.iter().all(Operand::is_inside) {
-        let what = "a path in the image begins with a colon, as in :/etc/fstab, and of a source and a target one must be there";
+        let what = "a path in the image begins with a colon, as in :/etc/fstab, and of a source and a target one must \
+                    be there";
         return Err(Failure::new(FAILED, what));
     }
     let what_for = if target.is_inside() { For::Writing } else { For::Reading };

@@ -164,7 +164,8 @@ impl Report {
     pub(super) fn json(&self) -> Value {
         let row = |row: &Row| {
             json!({
-                "per_second": row.rate, "errors_per_second": row.errors, "p50_ns": row.p50, "p99_ns": row.p99, "total": row.total
+                "per_second": row.rate, "errors_per_second": row.errors, "p50_ns": row.p50, "p99_ns": row.p99,
+                    "total": row.total
             })
         };
         let operations: Map<String, Value> = self.rows.iter().map(|one| (one.operation.clone(), row(one))).collect();
@@ -226,13 +227,17 @@ pub(super) mod tests {
     /// A reading at so many seconds, with so many requests.
     pub(in crate::top) fn reading(seconds: u64, requests: u64) -> Reading {
         let stats = json!({
-            "since_ns": 1, "pid": 2, "now_ns": seconds * 1_000_000_000, "target": "/i\u{1b}mg", "mount_point": "/mnt", "block_size": 4096,
+            "since_ns": 1, "pid": 2, "now_ns": seconds * 1_000_000_000, "target": "/i\u{1b}mg", "mount_point": "/mnt",
+                "block_size": 4096,
             "blocks": 1000, "free_blocks": 250, "inodes": 100, "free_inodes": 90,
-            "requests": {"write": requests, "fsync": requests / 10}, "errors": {"write": {"ENOSPC": requests / 100, "EIO": requests / 100}},
+            "requests": {"write": requests, "fsync": requests / 10}, "errors": {"write": {"ENOSPC": requests / 100,
+                "EIO": requests / 100}},
             "counters": {"commits": requests / 10, "orphans": 3, "stall_ns": seconds * 250_000_000},
-            "mount": {"engine": "classic", "data": "ordered", "fsync": "prefix", "options": "commit=5", "read_only": false,
+            "mount": {"engine": "classic", "data": "ordered", "fsync": "prefix", "options": "commit=5",
+                "read_only": false,
                 "stopped": null, "not_home": null, "survives": "a completed fsync survives a power cut"},
-            "latencies": {"bounds_ns": [100, 200, 400], "operations": {"write": {"sum_ns": 1, "counts": [0, requests, 0, 0]}}},
+            "latencies": {"bounds_ns": [100, 200, 400], "operations": {"write": {"sum_ns": 1, "counts": [0, requests,
+                0, 0]}}},
         });
         Reading::parse(&json!({ "stats": stats }).to_string()).unwrap()
     }
@@ -258,7 +263,8 @@ pub(super) mod tests {
     pub(in crate::top) fn far_reading(seconds: u64, puts: u64, unanswered: u64, is_local: bool) -> Reading {
         let mut far = reading(seconds, puts);
         far.0["bucket"] = json!({
-            "requests": {"puts": puts, "gets": 4, "up": puts * 1024, "down": 0, "repeated": 2, "failed": 1, "throttled": 0,
+            "requests": {"puts": puts, "gets": 4, "up": puts * 1024, "down": 0, "repeated": 2, "failed": 1,
+                "throttled": 0,
                 "unanswered_seconds": unanswered},
             "lease": {"length_seconds": 60, "age_seconds": 7},
         });

@@ -292,7 +292,8 @@ mod tests {
         let line = |begins: &str| {
             text.lines().find(|line| line.starts_with(begins)).unwrap_or_else(|| panic!("{begins}: {text}"))
         };
-        let expected = "a completed fsync survives a power cut; an fsync covers every operation before it; everything that the server was given is durable now";
+        let expected = "a completed fsync survives a power cut; an fsync covers every operation before it; everything \
+                        that the server was given is durable now";
         assert_eq!(line("durability"), format!("durability {expected}"));
         assert_eq!(line("requests"), "requests   550/s, p50 150 ns, p99 199 ns; 10.0 errors/s");
         assert!(line("stalls").contains("operations waited 250 ms of each second"), "{text}");

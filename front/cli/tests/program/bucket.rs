@@ -6,8 +6,8 @@ use crate::place::{fails, ondol};
 #[test]
 fn a_build_without_object_storage_says_which_build_has_it() {
     let dir = tempfile::tempdir().unwrap();
-    let said = "ondol: this build opens no volumes in object storage: it was built without the feature `object`; the packages have it; \
-                `cargo build --release -p ondol-cli --features object` builds it\n";
+    let said = "ondol: this build opens no volumes in object storage: it was built without the feature `object`; the \
+                packages have it; `cargo build --release -p ondol-cli --features object` builds it\n";
     for (call, code) in [
         ("mkfs --size 64M s3://user:word@bucket/x", 1),
         ("mkfs file:///nowhere/x", 1),

@@ -46,7 +46,9 @@ fn descriptors_are_all_that_a_server_needs() {
         &place,
         r#"
 root=$D/root; mkdir "$root"; cp "$D/ondol" "$root/"
-for library in $(ldd "$D/ondol" | grep -o '/[^ ]*'); do mkdir -p "$root$(dirname $library)"; cp "$library" "$root$library"; done
+for library in $(ldd "$D/ondol" | grep -o '/[^ ]*'); do
+    mkdir -p "$root$(dirname $library)"; cp "$library" "$root$library"
+done
 exec 3<>"$I" 4<>/dev/fuse
 rm "$I"
 mount -i -t fuse.ondol -o fd=4,rootmode=40000,user_id=0,group_id=0 image "$M"

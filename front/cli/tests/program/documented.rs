@@ -48,7 +48,8 @@ ondol cp -r disk.img etc log :/; rm -r etc"#,
         document: "docs/commands.md",
         begins: "for type in ondol fuse.ondol; do",
         before: "rm -f /sbin/*.ondol",
-        after: r#"mount -t ondol "$I" "$M"; mounted; umount -t ondol "$M"; [ "$(readlink /sbin/fsck.ondol)" = "$(which ondol)" ]"#,
+        after: r#"mount -t ondol "$I" "$M"; mounted; umount -t ondol "$M"
+[ "$(readlink /sbin/fsck.ondol)" = "$(which ondol)" ]"#,
     },
 ];
 

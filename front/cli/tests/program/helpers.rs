@@ -19,7 +19,9 @@ for type in fuse.ondol ondol; do
 done
 mount -t ondol -o ro,nosuid,nodev,noexec,noatime,sync,dirsync,nofail,_netdev,x-a.b=c,X-d,comment=e "$I" "$M"
 findmnt -n -o OPTIONS "$M"
-for word in ro nosuid nodev noexec noatime sync dirsync; do findmnt -n -o OPTIONS "$M" | tr , '\n' | grep -qx $word; done
+for word in ro nosuid nodev noexec noatime sync dirsync; do
+    findmnt -n -o OPTIONS "$M" | tr , '\n' | grep -qx $word
+done
 [ "$(cat "$M/fuse.ondol")" = text ]
 umount "$I"
 flock -w 60 "$I" true
@@ -200,7 +202,9 @@ fn a_volume_is_mounted_in_another_namespace() {
     run(
         &place,
         r#"
-unshare --mount --propagation private sh -c 'mount -t tmpfs none /media; : > "$1/ready"; exec sleep 1000' - "$D" & there=$!; started=$there
+unshare --mount --propagation private \
+    sh -c 'mount -t tmpfs none /media; : > "$1/ready"; exec sleep 1000' - "$D" & there=$!
+started=$there
 while [ ! -e "$D/ready" ]; do sleep 0.05; done
 cp "$I" /media/here.img || :
 mount -t tmpfs none /media
@@ -208,7 +212,8 @@ cp "$I" /media/only-here.img
 mount -N $there -t ondol /media/only-here.img "$M"
 ! mounted
 nsenter --mount=/proc/$there/ns/mnt touch "$M/there"
-nsenter --mount=/proc/$there/ns/mnt sh -c "grep ' $M ' /proc/self/mountinfo" | grep -q ' - fuse.ondol /media/only-here.img '
+nsenter --mount=/proc/$there/ns/mnt sh -c "grep ' $M ' /proc/self/mountinfo" |
+    grep -q ' - fuse.ondol /media/only-here.img '
 umount.ondol "$M" -N $there
 flock -n /media/only-here.img true
 debugfs -R 'stat there' /media/only-here.img 2>/dev/null | grep -q regular

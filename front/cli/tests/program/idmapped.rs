@@ -12,7 +12,8 @@ as() { user=$1; shift; setpriv --reuid $user --regid $user --clear-groups sh -c 
 # What comes of a line for the shell: nothing, or an error's words.
 try() {
     user=$1; shift
-    if as $user "$*" > /dev/null 2> "$D/error"; then echo "$user may: $*"; else echo "$user: $*: $(sed 's/.*: //' "$D/error" | tail -1)"; fi
+    if as $user "$*" > /dev/null 2> "$D/error"; then echo "$user may: $*"
+    else echo "$user: $*: $(sed 's/.*: //' "$D/error" | tail -1)"; fi
 }
 owners() { (cd "$1"; find . -path ./lost+found -prune -o -printf '%U:%G %m %y %p\n' | sort -k4); }
 work() {

@@ -197,7 +197,8 @@ fn a_directory_is_copied_into_what_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let (files, image) = (dir.path().join("files"), dir.path().join("image"));
     let make = r#"
-mkdir -p "$1/sub"; printf text > "$1/sub/file"; chmod 600 "$1/sub/file"; ln "$1/sub/file" "$1/other"; ln -s sub/file "$1/link"
+mkdir -p "$1/sub"; printf text > "$1/sub/file"; chmod 600 "$1/sub/file"
+ln "$1/sub/file" "$1/other"; ln -s sub/file "$1/link"
 touch -d '2001-02-03 04:05:06 UTC' "$1/other"; chmod 751 "$1"
 "#;
     assert!(Command::new("sh").args(["-ec", make, "-"]).arg(&files).status().unwrap().success());

@@ -194,7 +194,8 @@ impl Drop for Ended {
 fn prometheus(dir: &Path, target: &str) -> (Ended, String) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let config = format!(
-        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs: [{{job_name: ondol, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
+         scrape_configs: [{{job_name: ondol, static_configs: [{{targets: ['{target}']}}]}}]\n"
     );
     fs::write(dir.join("prometheus.yml"), config).unwrap();
     let address = format!("127.0.0.1:{port}");

@@ -21,8 +21,10 @@ trap 'end $?' EXIT
 # timeout(1) ends what hangs: what was started and mounted is to go then, too.
 trap 'exit 143' TERM
 cp "$PROGRAM" "$D/ondol"
-# Copies of the other tests' mounts would keep their servers alive; they go by themselves when such a test removes its directory.
-sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - fuse.ondol .*/\1/p' /proc/self/mountinfo | while read -r other; do umount -i -l "$other" 2>/dev/null || :; done
+# Copies of the other tests' mounts would keep their servers alive; they go by themselves when such a test removes its
+# directory.
+sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - fuse.ondol .*/\1/p' /proc/self/mountinfo |
+    while read -r other; do umount -i -l "$other" 2>/dev/null || :; done
 # Puts the other names of the program given into $S, in the place of those that are installed there.
 names() {
     for type in ondol fuse.ondol; do

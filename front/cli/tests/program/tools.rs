@@ -303,7 +303,8 @@ fn errors_say_what_and_where() {
         ("cp -r disk.img :/ :/x", "disk.img:/: a directory cannot be copied into itself"),
         (
             "cp disk.img tree/file file",
-            "a path in the image begins with a colon, as in :/etc/fstab, and of a source and a target one must be there",
+            "a path in the image begins with a colon, as in :/etc/fstab, and of a source and a target one must be \
+             there",
         ),
         ("cp disk.img :/x", "the target is missing (`ondol cp --help` says more)"),
         ("cat absent.img /x", "cannot open absent.img: No such file or directory"),
@@ -345,7 +346,8 @@ fn an_image_that_is_mounted_is_refused_with_the_way() {
         let said = fails(if command == "cp" { call.arg("/tmp") } else { &mut call }, code);
         let (image, point) = (image.display(), point.display());
         let expected = format!(
-            "ondol: {image} is mounted on {point} by process {pid}: work with its files there, or run `ondol umount {point}` first\n"
+            "ondol: {image} is mounted on {point} by process {pid}: work with its files there, or run `ondol umount \
+             {point}` first\n"
         );
         assert_eq!(said, expected);
     }

@@ -92,7 +92,8 @@ impl Model {
             if let Some((at, byte)) = bytes.iter().enumerate().find(|(at, byte)| bad(*at, byte)) {
                 let count = bytes.iter().enumerate().filter(|(at, byte)| bad(*at, byte)).count();
                 wrong.push(format!(
-                    "f{n}: {count} bytes, the first at {at}: {:?}, acknowledged {:?}, written last by (process, raw) {:?}",
+                    "f{n}: {count} bytes, the first at {at}: {:?}, acknowledged {:?}, written last by (process, raw) \
+                     {:?}",
                     found.get(at),
                     byte.acked,
                     byte.last
@@ -213,10 +214,12 @@ const CLUSTER: &str = r#"
 import subprocess, sys, os
 bin, dir = sys.argv[1], sys.argv[2] + "/pg"
 with open(os.devnull, "w") as null:
-    made = [bin + "/initdb", "-D", dir, "-A", "trust", "-U", "me", "--wal-segsize=1", "--no-sync", "--no-locale", "-E", "UTF8"]
+    made = [bin + "/initdb", "-D", dir, "-A", "trust", "-U", "me", "--wal-segsize=1", "--no-sync",
+            "--no-locale", "-E", "UTF8"]
     subprocess.check_call(made, stdout=null, stderr=null)
     subprocess.check_call(["sync", "-f", dir])
-    server = [bin + "/postgres", "--single", "-D", dir, "-c", "checkpoint_timeout=30", "-c", "max_wal_size=2MB", "-c", "dynamic_shared_memory_type=mmap", "postgres"]
+    server = [bin + "/postgres", "--single", "-D", dir, "-c", "checkpoint_timeout=30", "-c", "max_wal_size=2MB",
+              "-c", "dynamic_shared_memory_type=mmap", "postgres"]
     db = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, bufsize=0)
 def ask(sql):
     db.stdin.write(sql.encode() + b"\n")
@@ -268,7 +271,8 @@ fn a_cluster_has_what_it_has_committed_after_a_power_cut() {
             let mut server = Command::new(bin.join("postgres"));
             let shared = ["-c", "dynamic_shared_memory_type=mmap", "postgres"];
             server.args(["--single", "-D"]).arg(dir.join("pg")).args(shared).uid(NOBODY).gid(NOBODY);
-            let ask = "select 'rows ' || count(*) || ' ' || coalesce(max(a), 0) from t where b = repeat(a::text, a * 37 % 3000)";
+            let ask = "select 'rows ' || count(*) || ' ' || coalesce(max(a), 0) from t where b = repeat(a::text, a * \
+                       37 % 3000)";
             let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             std::io::Write::write_all(&mut child.stdin.take().unwrap(), format!("{ask}\n").as_bytes()).unwrap();
             let out = child.wait_with_output().unwrap();

@@ -120,7 +120,8 @@ fn record_locks_are_kept() {
     steps.all(&["osync", "other", "lock", "write 3000", "write 3000"]);
     end_in_the_pool(&place, &mut steps, &["write 10"], 10);
     let taken = || {
-        let script = "import fcntl, sys\nf = open('f', 'r+b')\ntry: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\nexcept OSError: print('held')";
+        let script = "import fcntl, sys\nf = open('f', 'r+b')\ntry: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
+                      except OSError: print('held')";
         succeeds(Command::new("python3").args(["-c", script]).current_dir(place.path(""))).is_empty()
     };
     assert!(!taken());

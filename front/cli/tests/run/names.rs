@@ -128,7 +128,8 @@ impl Model {
                 Some((name, id)) => {
                     let (records, found) = (self.records.get(id), &found[name]);
                     nearest = format!(
-                        "after {done} changes name {name} is file {id}, (written, acknowledged) {records:?}, found {} bytes, {:?}",
+                        "after {done} changes name {name} is file {id}, (written, acknowledged) {records:?}, found {} \
+                         bytes, {:?}",
                         found.len(),
                         String::from_utf8_lossy(&found[..found.len().min(RECORD)])
                     );

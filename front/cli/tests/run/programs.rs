@@ -43,7 +43,8 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
 for n in range(4):
     assert open(f"f{n}", "rb").read() == b"".join(bytes([i]) * 37 for i in range(200))
 with open("shared", "ab", buffering=0) as f:
-    writers = [subprocess.Popen([sys.executable, "-c", "import os\nfor i in range(50): os.write(1, b'line\\n'); os.fsync(1)"], stdout=f) for _ in range(3)]
+    writer = "import os\nfor i in range(50): os.write(1, b'line\\n'); os.fsync(1)"
+    writers = [subprocess.Popen([sys.executable, "-c", writer], stdout=f) for _ in range(3)]
     assert all(w.wait() == 0 for w in writers)
 assert open("shared").read() == "line\n" * 150
 fd, name = tempfile.mkstemp(dir=".")

@@ -1,8 +1,8 @@
 //! Turns each request into a call of `ops` and the result into an answer.
 //!
-//! Nobody but this mount changes the image, so the kernel may keep what it learns: names (also names that do not exist),
-//! attributes, pages and directory listings. Inode numbers are ext4's, with 1 and 2 exchanged: FUSE's root is 1. An
-//! inode without names lives as long as it is open or the kernel has not forgotten it.
+//! Nobody but this mount changes the image, so the kernel may keep what it learns: names (also names that do not
+//! exist), attributes, pages and directory listings. Inode numbers are ext4's, with 1 and 2 exchanged: FUSE's root is
+//! 1. An inode without names lives as long as it is open or the kernel has not forgotten it.
 
 pub(crate) mod answer;
 mod exchange;

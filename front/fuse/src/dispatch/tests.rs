@@ -259,7 +259,8 @@ proptest! {
     /// Hostile messages get an answer each, never a panic, and leave a volume that works.
     #[test]
     fn hostile_messages_do_no_harm(
-        all in prop::collection::vec((0u32..60, prop_oneof![0u64..20, any::<u64>()], prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120)), 0..40)
+        all in prop::collection::vec((0u32..60, prop_oneof![0u64..20, any::<u64>()],
+            prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120)), 0..40)
     ) {
         let server = Server::new();
         for (opcode, node, body) in all {

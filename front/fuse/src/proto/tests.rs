@@ -102,7 +102,8 @@ proptest! {
 
     /// Whatever the bytes: an answer, and names without zeros and slashes.
     #[test]
-    fn any_bytes_are_a_request_or_refused(code in 0u32..60, body in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..300, ext: u16) {
+    fn any_bytes_are_a_request_or_refused(code in 0u32..60, body in prop::collection::vec(any::<u8>(), 0..200),
+            cut in 0usize..300, ext: u16) {
         let mut bytes = message(code, &body);
         if ext < 64 {
             bytes[36] = ext as u8;
@@ -111,7 +112,9 @@ proptest! {
         for extended in [false, true] {
             if let Ok(request) = Request::parse(&bytes, extended) {
                 prop_assert_eq!(request.header.len as usize, bytes.len());
-                if let Operation::Lookup(name) | Operation::Unlink(name) | Operation::Create(_, name) = request.operation {
+                if let Operation::Lookup(name) | Operation::Unlink(name) | Operation::Create(_, name) =
+                    request.operation
+                {
                     prop_assert!(!name.is_empty() && !name.contains(&0) && !name.contains(&b'/'));
                 }
             }

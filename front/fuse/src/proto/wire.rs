@@ -13,7 +13,8 @@ macro_rules! wire {
 
 wire! {
     /// Before every request.
-    InHeader { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16 }
+    InHeader { len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16,
+        padding: u16 }
     /// Before every answer. `error` is 0 or a negative errno; in a notification, which has `unique` 0, its code.
     OutHeader { len: u32, error: i32, unique: u64 }
     /// INIT as every kernel sends it.

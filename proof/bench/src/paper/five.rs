@@ -24,12 +24,15 @@ pub(super) const LIST: List = List {
         Column::said("paper: rates", |paper| paper.rates.map(str::to_owned)),
     ],
     readings: &[
-        "ext4 is `classic` and the kernel's own, fg-ext4 is `fg` (the same engine with one lock and one thread for checkpoints), o-ext4 is `scalable`; all are `ordered`, as in the paper.",
+        "ext4 is `classic` and the kernel's own, fg-ext4 is `fg` (the same engine with one lock and one thread for \
+         checkpoints), o-ext4 is `scalable`; all are `ordered`, as in the paper.",
         "\"256 MB\" of NVM is a pool of 256 MiB in memory, as the paper's is.",
-        "\"3,000,0000\" files of TokuBench are read as 3,000,000, as TokuBench has elsewhere; its tree is one for each thread, with 128 entries in a directory.",
+        "\"3,000,0000\" files of TokuBench are read as 3,000,000, as TokuBench has elsewhere; its tree is one for \
+         each thread, with 128 entries in a directory.",
         "\"191 %\" and \"138 %\" better are read as 2.91 and 2.38 times: the abstract has 2.9 and 2.3.",
         "The paper's threads but for 16 are on an axis without numbers in the text: 1 and 4 are chosen.",
-        "The paper's disk (Intel P3700) answers a flush from a cache that survives a power cut: it lies between memory, where a flush costs nothing, and the modelled disk, where it takes 1 ms.",
+        "The paper's disk (Intel P3700) answers a flush from a cache that survives a power cut: it lies between \
+         memory, where a flush costs nothing, and the modelled disk, where it takes 1 ms.",
         "Whether a run ends with a sync is not said: what is left to be written counts here.",
         "Filebench's MB/s count reads, too; those here count what is written.",
     ],
@@ -77,11 +80,15 @@ fn written(target: &TargetReport) -> Option<String> {
     Some(format!("{:.0}", target.ops_per_s.median * bytes_per_op / MIB as f64))
 }
 
-const CORES: &str = "the paper's threads meet in locks on 24 cores; few processors run few threads at once, which seldom meet, and what works in the background takes its time from them";
-const NOBODY_SYNCS: &str = "nobody syncs, so a journal that logs a block once for all operations of a commit does less than one that logs each operation; what the paper saves is threads that wait for a lock on 24 cores";
+const CORES: &str = "the paper's threads meet in locks on 24 cores; few processors run few threads at once, which \
+                     seldom meet, and what works in the background takes its time from them";
+const NOBODY_SYNCS: &str = "nobody syncs, so a journal that logs a block once for all operations of a commit does \
+                            less than one that logs each operation; what the paper saves is threads that wait for a \
+                            lock on 24 cores";
 const FLUSHES: &str =
     "a flush of the modelled disk is longer than one of the paper's, and an fsync that ends in NVM waits for none";
-const STREAM: &str = "nobody syncs, so that the modelled disk's streaming rate, a quarter of that of the paper's, is what all wait for in the end";
+const STREAM: &str = "nobody syncs, so that the modelled disk's streaming rate, a quarter of that of the paper's, is \
+                      what all wait for in the end";
 
 /// Sizes of varmail with so many threads.
 const fn varmail(threads: u32) -> [Size; 2] {

@@ -21,12 +21,17 @@ pub(super) const LIST: List = List {
         Column::said("paper: PPT / ext4", |paper| Some(paper.ratio.to_owned())),
     ],
     readings: &[
-        "Both of ours are images in NVM pools in memory, under a page table; `classic` copies at a checkpoint as jbd2 does, `swap` exchanges pages.",
+        "Both of ours are images in NVM pools in memory, under a page table; `classic` copies at a checkpoint as jbd2 \
+         does, `swap` exchanges pages.",
         "\"500 threads\" is taken as it stands; `--quick` has 100.",
-        "\"1,000,000 directories\" is read as Filebench's `meandirwidth=1000000`, which puts all files into one directory; its own fileserver has 20.",
-        "The number and size of files is not stated: they are Filebench 1.5's own, but no fewer than ten files for each thread.",
-        "The paper's ordered mode is with DAX, which needs a device of persistent memory: the kernel's ext4 is on a loop device in memory, with its page cache.",
-        "\"1 GiB/s\" is `nvm_model=bandwidth=1G`: all threads' bytes share one channel. The kernel's memory cannot be slowed so, so that it takes no part there.",
+        "\"1,000,000 directories\" is read as Filebench's `meandirwidth=1000000`, which puts all files into one \
+         directory; its own fileserver has 20.",
+        "The number and size of files is not stated: they are Filebench 1.5's own, but no fewer than ten files for \
+         each thread.",
+        "The paper's ordered mode is with DAX, which needs a device of persistent memory: the kernel's ext4 is on a \
+         loop device in memory, with its page cache.",
+        "\"1 GiB/s\" is `nvm_model=bandwidth=1G`: all threads' bytes share one channel. The kernel's memory cannot be \
+         slowed so, so that it takes no part there.",
     ],
     fixed: &[
         "the exchange at a checkpoint: `classic` is the full system without it, and stands in the table above.",
@@ -81,9 +86,13 @@ const fn quick(ops: u64) -> Size {
 
 const OWN: &str = "the paper's 500 threads, Filebench's own 10,000 files";
 
-const PROCESSORS: &str = "the paper's 500 threads wait for memory that 16 processors share; few processors are waited for themselves, and an exchange takes of their time what the copy did that it saves";
-const METADATA: &str = "metadata alone is journaled, and a block that changes again before a checkpoint goes home once for all of them: a run as short as these leaves little to exchange; the paper does not say how long its runs were";
-const CHANNEL: &str = "where all bytes share a channel, half as many are worth something; but reads go through the same channel, and images of metadata are written to the log by both";
+const PROCESSORS: &str = "the paper's 500 threads wait for memory that 16 processors share; few processors are waited \
+                          for themselves, and an exchange takes of their time what the copy did that it saves";
+const METADATA: &str = "metadata alone is journaled, and a block that changes again before a checkpoint goes home \
+                        once for all of them: a run as short as these leaves little to exchange; the paper does not \
+                        say how long its runs were";
+const CHANNEL: &str = "where all bytes share a channel, half as many are worth something; but reads go through the \
+                       same channel, and images of metadata are written to the log by both";
 
 const VARMAIL: Panel = Panel {
     figures: &[3],

@@ -101,7 +101,8 @@ fn head(drawing: &Drawing) -> String {
     if let Some(model) = drawing.nvm_model {
         let _ = writeln!(
             out,
-            "NVM is modelled as `{model}` (`ondol bench list` has its parameters), but where a panel's medium says otherwise.\n"
+            "NVM is modelled as `{model}` (`ondol bench list` has its parameters), but where a panel's medium says \
+             otherwise.\n"
         );
     }
     for what in &drawing.missing {
@@ -149,7 +150,8 @@ fn ablations(drawing: &Drawing) -> (Vec<String>, Vec<Vec<String>>) {
 /// How the table is to be read, how much was run, and why it is not the paper's.
 fn notes(drawing: &Drawing) -> Vec<String> {
     let how = "Medians over rounds, and what they lie between, of ratios within a round, until everything is home and \
-               closed where a paper is run. A library's calls are in this process; a mount's and the kernel's are system calls.";
+               closed where a paper is run. A library's calls are in this process; a mount's and the kernel's are \
+               system calls.";
     let readings = drawing.readings.iter().map(|&reading| reading.to_owned());
     let mut notes: Vec<String> = std::iter::once(how.to_owned()).chain(readings).collect();
     if drawing.ablate {

@@ -23,13 +23,17 @@ pub(super) const LIST: List = List {
     ],
     readings: &[
         "Classic and compressed are the library's; mounts of them are in the panels' own tables.",
-        "The paper names its disks (Samsung 850 PRO, a Seagate of 2 TB): both are modelled, after the data sheet where there is one.",
-        "The paper gives no parameters for Filebench: they are Filebench 1.5's own. Filebench writes zeros; what is written here compresses as source text does, by 2.5, unless `--ratio` says otherwise.",
+        "The paper names its disks (Samsung 850 PRO, a Seagate of 2 TB): both are modelled, after the data sheet \
+         where there is one.",
+        "The paper gives no parameters for Filebench: they are Filebench 1.5's own. Filebench writes zeros; what is \
+         written here compresses as source text does, by 2.5, unless `--ratio` says otherwise.",
         "The mean time for compressing a commit is not said to be of one disk: it stands beside both.",
     ],
     fixed: &[
-        "all of it at once: `classic journal` is a journal of two flushes without compression, and stands in the table above.",
-        "compression alone, and one flush in place of two alone: a unit is one record, compressed or not, and one flush is what a unit needs. With `--ratio 1` contents do not compress.",
+        "all of it at once: `classic journal` is a journal of two flushes without compression, and stands in the \
+         table above.",
+        "compression alone, and one flush in place of two alone: a unit is one record, compressed or not, and one \
+         flush is what a unit needs. With `--ratio 1` contents do not compress.",
         "checkpoints in the background: the engine has no others.",
         "zeroing is the paper's, and not the full system's: the column with it shows what it costs.",
     ],
@@ -93,8 +97,12 @@ const PAPERS: &str = "the paper's 10,000 files in 25,000 directories";
 const PAPERS_TENTH: &str = "a tenth of the paper's files, 1,000 directories";
 const PAPERS_TWENTIETH: &str = "a twentieth of the paper's files, 500 directories";
 
-const FLUSHES: &str = "all threads share a flush, with every journal, so that half as many of them are worth no more than the flush's part of the time; the paper does not count flushes, and Filebench's zeros compress a hundred times better";
-const NOBODY_SYNCS: &str = "nobody syncs, so the kernel keeps what is dirty for up to 30 seconds and never writes what is deleted before, and ours commit after 5; the paper says neither how long it ran nor how much memory its kernel had";
+const FLUSHES: &str = "all threads share a flush, with every journal, so that half as many of them are worth no more \
+                       than the flush's part of the time; the paper does not count flushes, and Filebench's zeros \
+                       compress a hundred times better";
+const NOBODY_SYNCS: &str = "nobody syncs, so the kernel keeps what is dirty for up to 30 seconds and never writes \
+                            what is deleted before, and ours commit after 5; the paper says neither how long it ran \
+                            nor how much memory its kernel had";
 const POSTMARK_FSYNC_WHY: &str =
     "the paper gives one ratio for Postmark with and without fsync; with it, flushes are what a file costs";
 

@@ -1,4 +1,5 @@
-//! Modelled devices under images: an image in memory behind delays, opened in this process, or served as a file to others.
+//! Modelled devices under images: an image in memory behind delays, opened in this process, or served as a file to
+//! others.
 
 use super::spec::On;
 use super::unique_name;

@@ -13,7 +13,8 @@ pub(super) fn damage(image: &Path) -> Result<Option<String>, BenchError> {
     Ok(if output.status.success() { None } else { summary(&said) })
 }
 
-/// The first problem and how many there are. Each is told, then asked about, which `-n` answers; what could only be better is none.
+/// The first problem and how many there are. Each is told, then asked about, which `-n` answers; what could only be
+/// better is none.
 fn summary(said: &str) -> Option<String> {
     let (mut first, mut count, mut optimize, mut before) = (None, 0, false, "it said nothing");
     for line in said.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -59,7 +60,8 @@ mod tests {
 
     #[test]
     fn the_first_problem_is_told() {
-        let said = "Pass 1: Checking inodes\nFree blocks count wrong (1, counted=2).\nFix? no\n\nUnattached inode 13\nConnect to /lost+found? no\n";
+        let said = "Pass 1: Checking inodes\nFree blocks count wrong (1, counted=2).\nFix? no\n\nUnattached inode 13\n\
+                    Connect to /lost+found? no\n";
         assert_eq!(
             summary(said).as_deref(),
             Some("e2fsck finds Free blocks count wrong (1, counted=2). (problems: 2)")

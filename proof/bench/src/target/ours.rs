@@ -124,7 +124,8 @@ fn class_of(image: &Image) -> Option<String> {
     .map(|class| format!("device={class}"))
 }
 
-/// The pool, or the log of a volume in object storage, that is made for an image, if one is, and the image's mount options with it.
+/// The pool, or the log of a volume in object storage, that is made for an image, if one is, and the image's mount
+/// options with it.
 fn with_log(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
     let words = class_of(image).into_iter().chain([image.options.clone()]);
     let options = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");

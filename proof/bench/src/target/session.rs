@@ -75,7 +75,8 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         Kind::Crate(fresh) => crates::open(fresh, setting),
         #[cfg(not(any(feature = "peers", test)))]
         Kind::Crate(..) => Err(BenchError::Unfit(format!(
-            "target {}: this program was built without other crates; build it with `cargo build --profile fast --manifest-path proof/Cargo.toml -p ondol-lab --features peers`",
+            "target {}: this program was built without other crates; build it with `cargo build --profile fast \
+             --manifest-path proof/Cargo.toml -p ondol-lab --features peers`",
             target.text
         ))),
         Kind::Lib(image) => ours::lib(image, setting),
@@ -122,7 +123,8 @@ impl Session {
         self.nvm.as_ref().map(NvmMeter::read)
     }
 
-    /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what fails.)
+    /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what
+    /// fails.)
     pub(crate) fn close(self) -> (Result<(), BenchError>, Closed) {
         let Self { fs, guarantee: _, probe, work, volume, foreign, nvm, mount, device, image, pool, below } = self;
         drop(fs);

@@ -62,7 +62,8 @@ fn lack_of_room_is_no_violation() {
     }
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
-    let script = "mount -t tmpfs -o size=38M none \"$1\" && exec \"$2\" crash --kill 1 --engine remap --image-size 32M --processors 1 --json --dir \"$1\"";
+    let script = "mount -t tmpfs -o size=38M none \"$1\" && exec \"$2\" crash --kill 1 --engine remap --image-size \
+                  32M --processors 1 --json --dir \"$1\"";
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path()).arg(env!("CARGO_BIN_EXE_ondol-lab"));
     let (code, found) = told(&output(&mut command));
     assert_eq!((code, &found["violations"]), (Some(2), &0.into()), "{found}");

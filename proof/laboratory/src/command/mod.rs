@@ -101,7 +101,8 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
         Replayed::Elsewhere(violation) => (violation, false),
         Replayed::Gone => {
             say!(
-                "crash state {path}: not found any more; no other state of these calls that was tried breaks the contract"
+                "crash state {path}: not found any more; no other state of these calls that was tried breaks the \
+                 contract"
             );
             return Ok(ExitCode::SUCCESS);
         }
@@ -270,7 +271,8 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
             let is_here = image::missing(&["mke2fs"]).is_none();
             if !is_here {
                 eprintln!(
-                    "ondol crash: mke2fs is not here, which makes the volumes of `--workload resize` and `tools`: neither is tried"
+                    "ondol crash: mke2fs is not here, which makes the volumes of `--workload resize` and `tools`: \
+                     neither is tried"
                 );
             }
             let tools =

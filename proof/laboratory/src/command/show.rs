@@ -53,7 +53,8 @@ impl Sum {
             report.read
         );
         say!(
-            "  after a crash: {} states in crashed recoveries, {} of volumes in use again, {} with a bit that has changed",
+            "  after a crash: {} states in crashed recoveries, {} of volumes in use again, {} with a bit that has \
+             changed",
             report.nested,
             report.used_states,
             report.flipped
@@ -251,7 +252,8 @@ impl<'a> Show<'a> {
         say!("  states built {}; recovered {}", report.states, report.distinct);
         say!("  of these {} in recoveries that were crashed again, to depth {}", report.nested, args.depth);
         say!(
-            "  crash points {}; of {} every combination of what may survive was built (if many, without torn writes), of the others a sample",
+            "  crash points {}; of {} every combination of what may survive was built (if many, without torn writes), \
+             of the others a sample",
             report.crash_points,
             report.exhausted
         );

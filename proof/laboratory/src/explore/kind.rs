@@ -53,14 +53,16 @@ mod tests {
     fn one_mistake_seen_at_two_places_is_one_kind_and_two_mistakes_are_two() {
         let lost = |calls: u32, file: &str, bytes: u32| {
             format!(
-                "the recovered volume is not the state after {calls} to {} calls\n  after {calls} calls:\n    {file}: missing \
-                 (Regular, {bytes} bytes)\n    /x: link count is 1, expected 2\n  after {} calls:\n    {file}: missing (Regular, 9 bytes)",
+                "the recovered volume is not the state after {calls} to {} calls\n  after {calls} calls:\n    {file}: \
+                 missing (Regular, {bytes} bytes)\n    /x: link count is 1, expected 2\n  after {} calls:\n    \
+                 {file}: missing (Regular, 9 bytes)",
                 calls + 1,
                 calls + 1
             )
         };
         assert_eq!(of(&lost(3, "/a", 100)), of(&lost(12, "/d/c", 5000)));
-        let stale = "the recovered volume is not the state after 3 to 4 calls\n  after 3 calls:\n    /a: byte 7 cannot be there: zeros";
+        let stale = "the recovered volume is not the state after 3 to 4 calls\n  after 3 calls:\n    /a: byte 7 \
+                     cannot be there: zeros";
         assert_ne!(of(&lost(3, "/a", 100)), of(stale));
         let found = |what: &str| format!("after recovery: our check finds\n  {what}");
         assert_eq!(of(&found("block 71 is in use twice")), of(&found("block 5 is in use twice")));

@@ -92,7 +92,10 @@ fn pending(events: &[Event]) -> Vec<usize> {
                 pending.push((*medium, at, false));
             }
             Event::Settled { medium: settled, number: last } => {
-                let is_in = |event: &Event| matches!(event, Event::Batch { medium, number, .. } if medium == settled && number <= last);
+                let is_in = |event: &Event| match event {
+                    Event::Batch { medium, number, .. } => medium == settled && number <= last,
+                    _ => false,
+                };
                 let upto = events[..at].iter().rposition(is_in).map_or(0, |batch| batch + 1);
                 pending.retain(|(of, at, _)| of != settled || *at >= upto);
             }

@@ -49,7 +49,8 @@ impl Log {
         let calls = self.calls.get(self.synced..).unwrap_or_default();
         let calls: Vec<String> = calls.iter().map(Call::to_string).collect();
         Err(format!(
-            "no state that is allowed; nearest is the one {later} requests after the last sync, where {}; calls after that sync: {}",
+            "no state that is allowed; nearest is the one {later} requests after the last sync, where {}; calls after \
+             that sync: {}",
             faults.iter().take(3).cloned().collect::<Vec<_>>().join(", "),
             if calls.is_empty() { "none".into() } else { calls.join("; ") }
         ))

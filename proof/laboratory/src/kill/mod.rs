@@ -295,7 +295,8 @@ impl Loop<'_> {
         match wrong {
             Wrong::Violation(what) => self.violation(round, &format!("{when}{what}"), None),
             Wrong::NoRoom(what) => self.report.lacks.push(format!(
-                "round {round}: {when}not judged by e2fsck, since there is no room for a copy ({what}): --dir names another place"
+                "round {round}: {when}not judged by e2fsck, since there is no room for a copy ({what}): --dir names \
+                 another place"
             )),
         }
     }
@@ -307,7 +308,8 @@ impl Loop<'_> {
         let is_full = ended.failed.as_ref().is_some_and(|failed| failed.is_full);
         match &ended.failed {
             Some(failed) if is_full => self.report.lacks.push(format!(
-                "round {round}: thread {thread} found the volume full ({}), which ends this: --image-size gives it more room, --processors fewer threads",
+                "round {round}: thread {thread} found the volume full ({}), which ends this: --image-size gives it \
+                 more room, --processors fewer threads",
                 failed.what
             )),
             Some(failed) => {

@@ -190,7 +190,8 @@ impl<'l> BlockJudge<'l> {
         if let Some((block, (sequence, _))) = self.replay.iter().find(|(block, _)| is_free(**block)) {
             let last = self.transactions.last().map_or(0, |tx| tx.sequence);
             return Err(format!(
-                "freed: block {block} is free after transaction {last}, and a replay writes its image of transaction {sequence}"
+                "freed: block {block} is free after transaction {last}, and a replay writes its image of transaction \
+                 {sequence}"
             ));
         }
         let newest = self.transactions.last();
@@ -250,7 +251,8 @@ impl<'l> BlockJudge<'l> {
         let holds = |tx: &&Transaction| (position + head.ring - tx.place.0) % head.ring < tx.place.1;
         match self.transactions.iter().find(holds) {
             Some(tx) => Err(format!(
-                "room: block {slot} of the log is written over, and the durable tail has not passed transaction {} there",
+                "room: block {slot} of the log is written over, and the durable tail has not passed transaction {} \
+                 there",
                 tx.sequence
             )),
             None => Ok(()),

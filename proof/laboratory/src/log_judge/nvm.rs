@@ -149,7 +149,8 @@ impl<'l> NvmJudge<'l> {
             }
             let lines = self.record(position).ok_or_else(|| {
                 format!(
-                    "commit: the line at position {} is stored, and the record at {position}, which it commits, is not durable",
+                    "commit: the line at position {} is stored, and the record at {position}, which it commits, is \
+                     not durable",
                     span.at
                 )
             })?;
@@ -196,7 +197,8 @@ impl<'l> NvmJudge<'l> {
             self.durable().read(start as usize, &mut old);
             if old != bytes[(start - offset) as usize..(stop - offset) as usize] {
                 return Err(format!(
-                    "room: the line at position {position} is stored to, which the commit at {} covers, and the durable tail is at {tail}",
+                    "room: the line at position {position} is stored to, which the commit at {} covers, and the \
+                     durable tail is at {tail}",
                     span.at
                 ));
             }

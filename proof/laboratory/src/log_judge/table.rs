@@ -139,7 +139,8 @@ impl<'m> TableJudge<'m> {
         let can_undo = |undo: &Undo| undo.bytes.iter().any(|(from, count)| *from <= at && at + len <= from + count);
         match self.blocks.get(&page) {
             Some(block) if !self.is_in_place && !self.undo.as_ref().is_some_and(can_undo) => Err(format!(
-                "over: page {page} is stored to, which the durable entry of block {block} names, and no record has what it held"
+                "over: page {page} is stored to, which the durable entry of block {block} names, and no record has \
+                 what it held"
             )),
             _ => Ok(()),
         }

@@ -144,7 +144,8 @@ pub const CLASSIC: &[Planted] = &[
         data: DataMode::Journal,
         ..simple(
             Defect::LostTruncate,
-            "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\nfallocate /a 10M 8M\nwrite /a 17M 1K #3",
+            "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\n\
+             fallocate /a 10M 8M\nwrite /a 17M 1K #3",
             "write /b 0 60K #3\nwrite /b 60K 60K #4\nwrite /b 120K 40K #4\ntruncate /a 0\nsync",
         )
     },
@@ -395,14 +396,16 @@ impl Planted {
 }
 
 /// About 1,900 of 2,000 blocks of the log hold images.
-const FILLED_LOG: &str = "create /a 0644\n\
-    write /a 0 60K #1\nsync\nwrite /a 0 60K #2\nsync\nwrite /a 0 60K #3\nsync\nwrite /a 0 60K #4\nsync\n\
-    write /a 0 60K #5\nsync\nwrite /a 0 60K #6\nsync\nwrite /a 0 60K #7\nsync\nwrite /a 0 60K #8\nsync\n\
-    write /a 0 60K #9\nsync\nwrite /a 0 60K #10\nsync\nwrite /a 0 60K #11\nsync\nwrite /a 0 60K #12\nsync\n\
-    write /a 0 60K #13\nsync\nwrite /a 0 60K #14\nsync\nwrite /a 0 60K #15\nsync\nwrite /a 0 60K #16\nsync\n\
-    write /a 0 60K #17\nsync\nwrite /a 0 60K #18\nsync\nwrite /a 0 60K #19\nsync\nwrite /a 0 60K #20\nsync\n\
-    write /a 0 60K #21\nsync\nwrite /a 0 60K #22\nsync\nwrite /a 0 60K #23\nsync\nwrite /a 0 60K #24\nsync\n\
-    write /a 0 60K #25\nsync\nwrite /a 0 60K #26\nsync\nwrite /a 0 60K #27\nsync\nwrite /a 0 60K #28\nsync\nwrite /a 0 60K #29\nsync\nwrite /a 0 60K #30\nsync";
+const FILLED_LOG: &str = "create /a 0644\nwrite /a 0 60K #1\nsync\nwrite /a 0 60K #2\nsync\nwrite /a 0 60K #3\nsync\n\
+                          write /a 0 60K #4\nsync\nwrite /a 0 60K #5\nsync\nwrite /a 0 60K #6\nsync\n\
+                          write /a 0 60K #7\nsync\nwrite /a 0 60K #8\nsync\nwrite /a 0 60K #9\nsync\n\
+                          write /a 0 60K #10\nsync\nwrite /a 0 60K #11\nsync\nwrite /a 0 60K #12\nsync\n\
+                          write /a 0 60K #13\nsync\nwrite /a 0 60K #14\nsync\nwrite /a 0 60K #15\nsync\n\
+                          write /a 0 60K #16\nsync\nwrite /a 0 60K #17\nsync\nwrite /a 0 60K #18\nsync\n\
+                          write /a 0 60K #19\nsync\nwrite /a 0 60K #20\nsync\nwrite /a 0 60K #21\nsync\n\
+                          write /a 0 60K #22\nsync\nwrite /a 0 60K #23\nsync\nwrite /a 0 60K #24\nsync\n\
+                          write /a 0 60K #25\nsync\nwrite /a 0 60K #26\nsync\nwrite /a 0 60K #27\nsync\n\
+                          write /a 0 60K #28\nsync\nwrite /a 0 60K #29\nsync\nwrite /a 0 60K #30\nsync";
 
 /// One transaction that is larger than what is left of such a log.
 const MUCH: &str = "write /a 0 60K #31\nwrite /a 60K 60K #32\nwrite /a 120K 60K #33\nwrite /a 180K 60K #34\nsync";

@@ -41,11 +41,11 @@ const EIGHT: &str = "write /a 0 16000 #1\nfsync /a\nwrite /a 0 16000 #2\nfsync /
 /// What comes to all places of a store and of a log: blocks of all kinds are changed, freed and used by others; a
 /// transaction is more than the log takes; there are snapshots, and the volume is closed.
 const LIFE: &str = "write /a 0 9000 #1\nfsync /a\nwrite /a 4096 9000 #2\nmkdir /d 0755\ncreate /d/b 0644\nsync\n\
-    write /d/b 0 8192 #3\nfsync /d/b\nwrite /d/b 0 8192 #4\nbring-home\nfsync /d/b\nremount\nunlink /a\nsync\n\
-    create /c 0644\nwrite /c 0 60K #5\nwrite /c 60K 60K #6\nfsync /c\nrename /c /d/c\ntruncate /d/b 100\nsync\n\
-    checkpoint\nwrite /d/c 100 100 #7\nchmod /d/c 0600\nsync\nunlink /d/c\ncreate /e 0644\nwrite /e 0 40K #8\nfsync /e\n\
-    write /e 0 40K #9\nfsync /e\nwrite /e 0 40K #10\nfsync /e\nwrite /e 0 200K #11\nfsync /e\nwrite /e 0 100 #12\n\
-    fsync /e\nremount";
+                    write /d/b 0 8192 #3\nfsync /d/b\nwrite /d/b 0 8192 #4\nbring-home\nfsync /d/b\nremount\n\
+                    unlink /a\nsync\ncreate /c 0644\nwrite /c 0 60K #5\nwrite /c 60K 60K #6\nfsync /c\n\
+                    rename /c /d/c\ntruncate /d/b 100\nsync\ncheckpoint\nwrite /d/c 100 100 #7\nchmod /d/c 0600\n\
+                    sync\nunlink /d/c\ncreate /e 0644\nwrite /e 0 40K #8\nfsync /e\nwrite /e 0 40K #9\nfsync /e\n\
+                    write /e 0 40K #10\nfsync /e\nwrite /e 0 200K #11\nfsync /e\nwrite /e 0 100 #12\nfsync /e\nremount";
 
 const fn remote(defect: Defect, before: &'static str, calls: &'static str) -> InStore {
     let planted = Planted { engine: JournalEngine::Batch, ..simple(defect, before, calls) };

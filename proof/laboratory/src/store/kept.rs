@@ -38,20 +38,23 @@ fn objects(objects: &Objects, dir: &Path) -> Result<()> {
 fn told(dir: &Path, state: &State) -> String {
     let (target, log) = (format!("file://{}", dir.join(PREFIX).display()), dir.join(LOG));
     let mut text = format!(
-        "the state, {}, is kept in {}\nto look at it, as the store has it:\n  ondol check {target}\n  ondol export {target} IMAGE\n",
+        "the state, {}, is kept in {}\nto look at it, as the store has it:\n  ondol check {target}\n  ondol export \
+         {target} IMAGE\n",
         state.told(),
         dir.display()
     );
     match (&state.log, state.loss) {
         (Some(_), _) => {
             text += &format!(
-                "with the log, taken over (which changes it):\n  ondol mount {target} DIR -o take_over,durable=local,redo={}\n",
+                "with the log, taken over (which changes it):\n  ondol mount {target} DIR -o \
+                 take_over,durable=local,redo={}\n",
                 log.display()
             );
         }
         (None, Loss::Machine) => {
             text += &format!(
-                "taken over without the log, whose UUID is told without give_up= (which changes it):\n  ondol mount {target} DIR -o take_over,give_up=UUID\n"
+                "taken over without the log, whose UUID is told without give_up= (which changes it):\n  ondol mount \
+                 {target} DIR -o take_over,give_up=UUID\n"
             );
         }
         (None, _) => {

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //!   record     the calls of a workload; requests of the store, the log's writes and flushes, and calls in one sequence
-//!   explore    cut anywhere: the log loses what disks lose, or nothing (a process is killed), or all of it (a machine is lost); the store has, of what was not
-//!              answered, anything that its rule allows (`ondol_stores::unruly`)
-//!   judge      the objects in a new store in memory, taken over by the code that ships; export, e2fsck, our check, the model
+//!   explore    cut anywhere: the log loses what disks lose, or nothing (a process is killed), or all of it (a machine
+//!              is lost); the store has, of what was not answered, anything that its rule allows
+//!              (`ondol_stores::unruly`)
+//!   judge      the objects in a new store in memory, taken over by the code that ships; export, e2fsck, our check,
+//!              the model
 //!   kept       a state that breaks the contract, as files
 //! ```
 //!

@@ -108,21 +108,24 @@ const KINDS: [Kind; 10] = [
 
 /// Removed files that are open, and one without a name.
 const ORPHANS: (&str, &str) = (
-    "create /a 0644\nwrite /a 0 40000 #1\ncreate /b 0644\nwrite /b 0 9000 #2\nmkdir /d 0755\ncreate /d/c 0644\nwrite /d/c 0 7000 #3\n\
-    open @0 /a\nopen @1 /b",
-    "unlink /a\nunlink /b\ntmpfile @2 /d 0600\nwrite @2 0 5000 #4\nsync\nwrite @0 1000 4000 #5\nappend /d/c 3000 #6\nsync",
+    "create /a 0644\nwrite /a 0 40000 #1\ncreate /b 0644\nwrite /b 0 9000 #2\nmkdir /d 0755\ncreate /d/c 0644\n\
+     write /d/c 0 7000 #3\nopen @0 /a\nopen @1 /b",
+    "unlink /a\nunlink /b\ntmpfile @2 /d 0600\nwrite @2 0 5000 #4\nsync\nwrite @0 1000 4000 #5\nappend /d/c 3000 #6\n\
+     sync",
 );
 
 /// Hardly anything is free.
 const FULL: (&str, &str) = (
     full!("48K"),
-    "unlink /hole\nsync\nwrite /b 0 20000 #1\nmkdir /d 0755\nsymlink /d/s target\nsync\nwrite /b 20000 9000 #2\nfsync /b",
+    "unlink /hole\nsync\nwrite /b 0 20000 #1\nmkdir /d 0755\nsymlink /d/s target\nsync\nwrite /b 20000 9000 #2\n\
+     fsync /b",
 );
 
 /// Several transactions that are in the log alone.
 const LOGGED: (&str, &str) = (
     "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nopen @0 /b\nwrite /b 0 3000 #7\nsync",
-    "mkdir /d 0755\nsync\ncreate /d/b 0600\nwrite /d/b 0 5000 #2\nsync\nchmod /a 0600\nunlink /b\nsync\nrename /a /d/c\nsync\nappend /d/c 4000 #3\nsync",
+    "mkdir /d 0755\nsync\ncreate /d/b 0600\nwrite /d/b 0 5000 #2\nsync\nchmod /a 0600\nunlink /b\nsync\n\
+     rename /a /d/c\nsync\nappend /d/c 4000 #3\nsync",
 );
 
 /// As [`LOGGED`], with what fast commits tell of.

@@ -227,7 +227,8 @@ const OWNERS: [[&str; 3]; 8] = [
     ["create P 0644\nchattr P j\nwrite P 0 1000 #5", "write P 10 90 #6", "truncate P 0"],
     ["create P 0644\nchattr P j\nwrite P 0 3000 #7", "punch P 1K 1K", "unlink P"],
     [
-        "create P 0644\nwrite P 0 700 #8\nwrite P 5K 700 #9\nwrite P 10K 700 #10\nwrite P 15K 700 #11\nwrite P 20K 700 #12",
+        "create P 0644\nwrite P 0 700 #8\nwrite P 5K 700 #9\nwrite P 10K 700 #10\nwrite P 15K 700 #11\n\
+         write P 20K 700 #12",
         "punch P 5K 4K",
         "truncate P 1000",
     ],

@@ -7,10 +7,15 @@ macro_rules! full {
         full!("8K")
     };
     ($hole:literal) => {
-        concat!("create /b 0644\ncreate /hole 0644\nfallocate /hole 0 ", $hole, "\ncreate /full 0644\n\
-    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\nfallocate-keep /full 9M 128K\n\
-    fallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\nfallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
-    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K")
+        concat!(
+            "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 ",
+            $hole,
+            "\ncreate /full 0644\nfallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\n\
+             fallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\nfallocate-keep /full 9M 128K\n\
+             fallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\nfallocate-keep /full 12M 16K\n\
+             fallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\nfallocate-keep /full 15M 2K\n\
+             fallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K"
+        )
     };
 }
 pub(crate) use full;
@@ -88,7 +93,8 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     ),
     (
         "collapse-of-runs",
-        "create /a 0644\nwrite /a 0 4096 #1\nwrite /a 8192 4096 #2\nwrite /a 16384 4096 #3\nfallocate-keep /a 24576 8192\nwrite /a 40960 4096 #4\nwrite /a 49152 4096 #5",
+        "create /a 0644\nwrite /a 0 4096 #1\nwrite /a 8192 4096 #2\nwrite /a 16384 4096 #3\n\
+         fallocate-keep /a 24576 8192\nwrite /a 40960 4096 #4\nwrite /a 49152 4096 #5",
         "collapse /a 4096 12288\ncollapse /a 8192 4096\nfsync /a",
     ),
     (
@@ -114,7 +120,8 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "memory",
         "create /a 0644\nwrite /a 0 20000 #1\nsync",
-        "write /a 0 9000 #2\nsync\nunlink /a\nscratch 200\nsync\nscratch 200\ncreate /b 0644\nwrite /b 0 9000 #2\nscratch 200\nfsync /b",
+        "write /a 0 9000 #2\nsync\nunlink /a\nscratch 200\nsync\nscratch 200\ncreate /b 0644\nwrite /b 0 9000 #2\n\
+         scratch 200\nfsync /b",
     ),
     (
         "trim-what-was-metadata",
@@ -129,12 +136,14 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "revoke",
         FULL,
-        "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b\nunlink /b\nsync\nmkdir /d 0755\nsync",
+        "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b\nunlink /b\nsync\n\
+         mkdir /d 0755\nsync",
     ),
     (
         "revoke-of-what-dies",
         FULL,
-        "unlink /hole\nsync\nmkdir /d 0755\nsync\ncreate /d/a 0644\nunlink /d/a\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b",
+        "unlink /hole\nsync\nmkdir /d 0755\nsync\ncreate /d/a 0644\nunlink /d/a\nrmdir /d\nsync\nwrite /b 0 8192 #2\n\
+         fsync /b",
     ),
     ("reuse-when-full", FULL, "write /hole 0 8192 #1\nsync\nunlink /hole\nwrite /b 0 8192 #2\nfsync /b"),
     ("setxattr", "create /a 0644", "setxattr /a user.x 20 #1\nsetxattr /a user.y 300 #2\nfsync /a"),
@@ -153,7 +162,8 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "default-acl",
         "mkdir /d 0755\nsetacl-default /d u::rwx,u:7:rwx,g::r-x,g:8:r--,m::rwx,o::---",
-        "create /d/a 0666\nmkdir /d/b 0777\ntmpfile @0 /d/b 0640\nlink @0 /d/b/c\nrename-whiteout /d/a /d/b/a\nchmod /d/b/a 0600\nsync",
+        "create /d/a 0666\nmkdir /d/b 0777\ntmpfile @0 /d/b 0640\nlink @0 /d/b/c\nrename-whiteout /d/a /d/b/a\n\
+         chmod /d/b/a 0600\nsync",
     ),
     (
         "whiteout",
@@ -163,12 +173,14 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "synchronous",
         "create /a 0644\nchattr /a S\nmkdir /d 0755\nchattr /d D\ncreate /b 0644",
-        "write /a 0 3000 #1\nwrite /b 0 3000 #2\ncreate /d/c 0644\nappend /a 100 #3\nwrite /a 0 2000 #4\nrename /b /d/b\nunlink /d/c\ntruncate /a 10",
+        "write /a 0 3000 #1\nwrite /b 0 3000 #2\ncreate /d/c 0644\nappend /a 100 #3\nwrite /a 0 2000 #4\n\
+         rename /b /d/b\nunlink /d/c\ntruncate /a 10",
     ),
     (
         "journaled-file",
         "create /a 0644\nwrite /a 0 5000 #1\ncreate /b 0644",
-        "chattr /a j\nwrite /a 1000 3000 #2\nfsync /a\nchattr /a -\nwrite /a 0 4000 #3\nfsync /a\nunlink /a\nwrite /b 0 9000 #4\nsync",
+        "chattr /a j\nwrite /a 1000 3000 #2\nfsync /a\nchattr /a -\nwrite /a 0 4000 #3\nfsync /a\nunlink /a\n\
+         write /b 0 9000 #4\nsync",
     ),
     ("remount", "create /a 0644\nwrite /a 0 5000 #1", "write /a 100 50 #2\nremount\nwrite /a 200 50 #3\nfsync /a"),
     (

@@ -32,7 +32,8 @@ pub(super) const SHORT: &[Short] = &[
     (
         "replace by rename",
         "create /a 0644; write /a 0 4000 #1",
-        "create /t 0644; write /t 0 5000 #2; fsync /t; rename /t /a; fsync /a; create /t 0644; write /t 0 100 #3; rename /t /a; sync",
+        "create /t 0644; write /t 0 5000 #2; fsync /t; rename /t /a; fsync /a; create /t 0644; write /t 0 100 #3; \
+         rename /t /a; sync",
     ),
     ("write new", "create /a 0644", "write /a 0 3000 #1; fsync /a; write /a 5000 3000 #2; fdatasync /a"),
     (
@@ -58,7 +59,8 @@ pub(super) const SHORT: &[Short] = &[
     (
         "sparse",
         "create /a 0644",
-        "write /a 50000 100 #1; write /a 10000 100 #2; write /a 30000 100 #3; write /a 70000 100 #4; write /a 90000 100 #5; sync; truncate /a 20000; sync",
+        "write /a 50000 100 #1; write /a 10000 100 #2; write /a 30000 100 #3; write /a 70000 100 #4; write /a 90000 \
+         100 #5; sync; truncate /a 20000; sync",
     ),
     (
         "xattrs in the inode",
@@ -74,7 +76,8 @@ pub(super) const SHORT: &[Short] = &[
     (
         "a transaction",
         "create /a 0644; write /a 0 100 #1",
-        "transaction { create /t 0644 ; write /t 0 3000 #2 ; rename /t /a }; sync; transaction { mkdir /d 0755 ; rename /a /d/a }; sync",
+        "transaction { create /t 0644 ; write /t 0 3000 #2 ; rename /t /a }; sync; transaction { mkdir /d 0755 ; \
+         rename /a /d/a }; sync",
     ),
     (
         "a transaction that is refused",
@@ -89,7 +92,8 @@ pub(super) const SHORT: &[Short] = &[
     (
         "a large directory",
         MANY_NAMES,
-        "create /d/new 0644; sync; unlink /d/11111111111111111111111111111111111111111111111111111111111111111111111111111111; sync",
+        "create /d/new 0644; sync; unlink \
+         /d/11111111111111111111111111111111111111111111111111111111111111111111111111111111; sync",
     ),
     (
         "collapse and insert",
@@ -134,8 +138,9 @@ pub(super) const SHORT: &[Short] = &[
     (
         "directories that grow",
         "mkdir /d 0755; create /a 0644",
-        "link /a /d/1; mkdir /d/e 0755; symlink /d/s aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg; \
-                transaction { mkdir /d/f 0755 ; create /d/f/g 0644 ; write /d/f/g 0 3000 #1 }; rmdir /d/e; sync; mkdir /d/e 0755; sync",
+        "link /a /d/1; mkdir /d/e 0755; symlink /d/s \
+         aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg; transaction { mkdir /d/f 0755 ; \
+         create /d/f/g 0644 ; write /d/f/g 0 3000 #1 }; rmdir /d/e; sync; mkdir /d/e 0755; sync",
     ),
 ];
 

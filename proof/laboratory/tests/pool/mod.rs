@@ -18,7 +18,8 @@ const LIFE: &str = "write /a 0 9000 #1 ; fsync /a ; write /a 4096 9000 #2 ; mkdi
 write /d/b 0 8192 jbd2#3 ; fsync /d/b ; remount ; write /d/b 0 8192 #4 ; fsync /d/b ; remount
 unlink /a ; sync ; create /c 0644 ; write /c 0 20000 #5 ; fsync /c ; rename /c /d/c ; truncate /d/b 100 ; sync
 write /big 0 200K #6 ; sync ; write /big 200K 200K #7 ; sync ; write /big 400K 100K #8 ; chmod /big 0600 ; remount
-write /big 0 500K #9 ; remount ; write /big 100 100 #10 ; fsync /big ; write /big 0 3000 #11 ; write /big 0 3000 #12 ; bring-home
+write /big 0 500K #9 ; remount ; write /big 100 100 #10 ; fsync /big ; write /big 0 3000 #11 ; write /big 0 3000 #12 \
+                    ; bring-home
 unlink /d/c ; sync";
 
 fn explore(

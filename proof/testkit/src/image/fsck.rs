@@ -260,8 +260,9 @@ mod tests {
             Orphan file (inode 12) block 0 is not clean.\nClear? yes\n\nimage: ***** FILE SYSTEM WAS MODIFIED *****\n\
             image: 12/256 files (8.3% non-contiguous), 1202/8192 blocks\n";
         assert_eq!(unexpected(replayed), [""; 0]);
-        let mended = "Pass 1: Checking\nInode 13, i_size is 5, should be 1024.  Fix? yes\nBlock bitmap differences: -5\n\
-            Fix? yes\nFree blocks count wrong for group #0 (1, counted=2).\nFix? yes\n";
+        let mended = "Pass 1: Checking\nInode 13, i_size is 5, should be 1024.  Fix? yes\n\
+                      Block bitmap differences: -5\nFix? yes\nFree blocks count wrong for group #0 (1, counted=2).\n\
+                      Fix? yes\n";
         let complaints = unexpected(mended);
         assert_eq!(complaints.len(), 5, "{complaints:?}");
     }
@@ -285,8 +286,9 @@ mod tests {
         let said = |line: &str| {
             format!(
                 "e2fsck -fy ended with 1:\nimage: recovering journal\nClearing orphaned inode 13 (uid=0)\n\
-                 Pass 5: Checking group summary information\n{line}\nFix? yes\n\nFree blocks count wrong for group #0 (1, counted=2).\n\
-                 Fix? yes\n\nimage: ***** FILE SYSTEM WAS MODIFIED *****\n"
+                 Pass 5: Checking group summary information\n{line}\nFix? yes\n\n\
+                 Free blocks count wrong for group #0 (1, counted=2).\nFix? yes\n\n\
+                 image: ***** FILE SYSTEM WAS MODIFIED *****\n"
             )
         };
         let forgotten = said("Block bitmap differences:  -1105");

@@ -1,5 +1,5 @@
-//! A volume in this process, by its inode-level calls. What the kernel checks before it asks a file system (types, mostly)
-//! is checked here, because the volume leaves it to the kernel.
+//! A volume in this process, by its inode-level calls. What the kernel checks before it asks a file system (types,
+//! mostly) is checked here, because the volume leaves it to the kernel.
 
 use super::Target;
 use super::opened::Opened;

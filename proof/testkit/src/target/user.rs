@@ -11,8 +11,8 @@ use ondol_env::Fixed;
 use ondol_env::sync::Arc;
 use ondol_volume::Ino;
 
-/// A user of a volume that others use too. What the kernel does for its file systems is done here: an inode that a path led to
-/// is held from then on, so that it cannot be freed, nor its number used again, before the call has reached it.
+/// A user of a volume that others use too. What the kernel does for its file systems is done here: an inode that a path
+/// led to is held from then on, so that it cannot be freed, nor its number used again, before the call has reached it.
 pub struct User {
     volume: Arc<Volume>,
     clock: Arc<Fixed>,

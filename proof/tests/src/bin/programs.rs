@@ -6,7 +6,8 @@ use ondol_tests::programs::{Program, Report, Setting, Target, all, named, run, t
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask programs [--on journal|ordered|writeback|compressed|compressed-ordered|scalable|remap|bucket|kernel]...
+const USAGE: &str = "usage: cargo xtask programs [--on \
+                     journal|ordered|writeback|compressed|compressed-ordered|scalable|remap|bucket|kernel]...
     [--scale N] [--seed N] [--size SIZE] [--mke2fs OPTIONS] [--list] [NAME...]";
 
 struct Asked {

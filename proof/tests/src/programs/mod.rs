@@ -53,7 +53,8 @@ impl FromStr for Target {
                 Ok(Self::Ondol(word.to_owned()))
             }
             _ => Err(format!(
-                "{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, scalable, remap, bucket, kernel"
+                "{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, scalable, remap, \
+                 bucket, kernel"
             )),
         }
     }

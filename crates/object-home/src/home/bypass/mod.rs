@@ -6,9 +6,11 @@
 //! the log.
 //!
 //! ```text
-//!   Log ──── a large object is left out ───▶ Pending ──── all that was left out is in the manifest ───▶ Closed ──── the note is written ───▶ Log
-//!                                               ▲ └─ everything is left out                               │
-//!                                               └──────────────── something is left out ─────────────────┘
+//!   Log ──── a large object is left out ───▶ Pending
+//!   Pending ─ everything is left out ──────▶ Pending
+//!   Pending ─ the manifest has all of it ──▶ Closed
+//!   Closed ── something is left out ───────▶ Pending
+//!   Closed ── the note is written ─────────▶ Log
 //! ```
 //!
 //! Invariants:

@@ -34,7 +34,7 @@
 //! | 48 | 8 | when: seconds since 1970 |
 //! | 56 | 4 | chunks |
 //! | 60 | 4 | runs of chunks that hold nothing |
-//! | 64 | | of each chunk: number (8), length of its value (4); of each run: first chunk (8), how many (8); then the values |
+//! | 64 | | of each chunk: number (8), length of value (4); of each run: first chunk (8), how many (8); the values |
 
 use crate::format::sum;
 use crate::home::change::Put;

@@ -165,7 +165,8 @@ impl Home {
     pub fn warning(&self) -> Option<String> {
         let (bytes, time) = self.lag_bounds()?;
         Some(format!(
-            "If this machine is lost, what was acknowledged in the last {} seconds (at most {bytes} bytes) is lost, and the volume is as it was before.",
+            "If this machine is lost, what was acknowledged in the last {} seconds (at most {bytes} bytes) is lost, \
+             and the volume is as it was before.",
             time.as_secs()
         ))
     }

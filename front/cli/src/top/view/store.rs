@@ -25,7 +25,8 @@ fn asked(report: &Report) -> Option<String> {
     let bytes = |name: &str| format!("{}/s", human(per_s(name).round() as u64));
     let since = |name: &str| now(name).unwrap_or(0);
     Some(format!(
-        "{state}; puts {}/s, gets {}/s, others {}/s; up {}, down {}; {} repeated, {} failed, {} throttled since the mount",
+        "{state}; puts {}/s, gets {}/s, others {}/s; up {}, down {}; {} repeated, {} failed, {} throttled since the \
+         mount",
         rate(per_s("puts")),
         rate(per_s("gets")),
         rate(others),
@@ -69,7 +70,8 @@ mod tests {
 
     #[test]
     fn object_storage_is_told_of() {
-        let expected = "answers; puts 300/s, gets 0/s, others 0/s; up 300 KiB/s, down 0 bytes/s; 2 repeated, 1 failed, 0 throttled since the mount";
+        let expected = "answers; puts 300/s, gets 0/s, others 0/s; up 300 KiB/s, down 0 bytes/s; 2 repeated, 1 \
+                        failed, 0 throttled since the mount";
         let lease = "renewed 7 s ago; others keep away for 60 s";
         assert_eq!(said(4, false), [("store", expected.to_owned()), ("lease", lease.to_owned())]);
     }

@@ -83,7 +83,8 @@ fn one(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchErr
     let rows =
         ways[..mappings].iter().enumerate().map(|(at, way)| row(&way.name, [Some(each(at)), ratio(each(at), each(0))]));
     let columns = ["ns for each page", "of a fault of one page"].map(String::from).to_vec();
-    let paper = "a fault is 42 % change of mode, 14 % checks, 32 % search, 12 % entry, so that n at once gain n / (0.88 + 0.12 n), up to 8.3";
+    let paper = "a fault is 42 % change of mode, 14 % checks, 32 % search, 12 % entry, so that n at once gain n / \
+                 (0.88 + 0.12 n), up to 8.3";
     Ok(figure(1, "1024 pages, without mapping", columns, rows.collect(), paper))
 }
 

@@ -29,10 +29,15 @@ const PAPERS: [&str; 5] = [
 ];
 
 const READINGS: [&str; 4] = [
-    "The buffer is the paper's module: its program writes through it. `ondol run` is for programs that know of no buffer. Both pools are in memory, as the paper's is. Seconds are those of the whole program, until all is on the disk: the paper does not say whether its own are.",
-    "Each thread writes a new file from its beginning, and all threads together ten times the buffer, as in the paper; each way has a new directory and a new pool, and the ways take turns.",
+    "The buffer is the paper's module: its program writes through it. `ondol run` is for programs that know of no \
+     buffer. Both pools are in memory, as the paper's is. Seconds are those of the whole program, until all is on the \
+     disk: the paper does not say whether its own are.",
+    "Each thread writes a new file from its beginning, and all threads together ten times the buffer, as in the \
+     paper; each way has a new directory and a new pool, and the ways take turns.",
     "The paper's disk writes 4 GiB/s and its server 36 cores; here it is the disk of --dir.",
-    "Why not as in the paper: ten times the buffer goes through it to the disk, so what the disk streams and how fast processors copy bounds the buffer, and what its flush takes bounds O_SYNC; both differ. Under `ondol run` a write of 1 KiB costs as many system calls as one of 16 KiB; through the buffer it costs none.",
+    "Why not as in the paper: ten times the buffer goes through it to the disk, so what the disk streams and how fast \
+     processors copy bounds the buffer, and what its flush takes bounds O_SYNC; both differ. Under `ondol run` a \
+     write of 1 KiB costs as many system calls as one of 16 KiB; through the buffer it costs none.",
 ];
 
 /// What its whole text says; the values of its lines stand beside ours in the Markdown.

@@ -1,5 +1,6 @@
-//! rust-fs-ext4: a lock around it lets calls that read go side by side, and those that change go alone. Its journal writer and its
-//! documentation ask for that; its calls plan from what they have read and take its own lock for the commit only.
+//! rust-fs-ext4: a lock around it lets calls that read go side by side, and those that change go alone. Its journal
+//! writer and its documentation ask for that; its calls plan from what they have read and take its own lock for the
+//! commit only.
 
 use crate::fs::Stat;
 use crate::fs::crate_fs::{Driver, Node};

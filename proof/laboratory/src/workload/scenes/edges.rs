@@ -18,7 +18,8 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene(
             "parts-of-one-block",
             "create /a 0644\nwrite /a 0 9000 #1\nsync\nbring-home",
-            "map-commit /a 0 100 300 3 #2\nmap-commit /a 900 300 1024 4 #3\nmap-commit /a 0 1024 1024 3 #4\nbring-home\nsync",
+            "map-commit /a 0 100 300 3 #2\nmap-commit /a 900 300 1024 4 #3\nmap-commit /a 0 1024 1024 3 #4\n\
+             bring-home\nsync",
         ),
         scene(
             "evicted-between-write-and-fsync",
@@ -39,17 +40,21 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene(
             "grown-over-old-bytes",
             "create /a 0644\nwrite /a 0 8K #1\nsync",
-            "truncate /a 1500\ntruncate /a 3000\nfsync /a\ntruncate /a 700\nsync\nwrite /a 5000 100 #2\nfsync /a\ntruncate /a 300\nfallocate /a 300 4000\nfsync /a\nbring-home",
+            "truncate /a 1500\ntruncate /a 3000\nfsync /a\ntruncate /a 700\nsync\nwrite /a 5000 100 #2\nfsync /a\n\
+             truncate /a 300\nfallocate /a 300 4000\nfsync /a\nbring-home",
         ),
         scene(
             "in-place-then-journaled",
             "create /a 0644\nwrite /a 0 9000 #1\nsync\nbring-home",
-            "write /a 0 3000 #2\nchattr /a j\nwrite /a 1000 900 #3\nfsync /a\nchattr /a -\nwrite /a 0 3000 #4\nwrite /a 4K 1K #5\nfsync /a\nbring-home\nchattr /a j\nwrite /a 0 5000 #6\nsync",
+            "write /a 0 3000 #2\nchattr /a j\nwrite /a 1000 900 #3\nfsync /a\nchattr /a -\nwrite /a 0 3000 #4\n\
+             write /a 4K 1K #5\nfsync /a\nbring-home\nchattr /a j\nwrite /a 0 5000 #6\nsync",
         ),
         scene(
             "kept-over-freed",
-            super::super::scenarios::full!("12K").to_owned() + "\nunlink /hole\nsync\nmkdir /x 0755\ncreate /x/y 0644\nsync",
-            "unlink /x/y\nrmdir /x\nsync\nwrite /b 0 12K #1\nunlink /b\nsync\ncreate /b 0644\nmkdir /n 0755\nwrite /b 0 8K #2\nsync\nbring-home",
+            super::super::scenarios::full!("12K").to_owned()
+                + "\nunlink /hole\nsync\nmkdir /x 0755\ncreate /x/y 0644\nsync",
+            "unlink /x/y\nrmdir /x\nsync\nwrite /b 0 12K #1\nunlink /b\nsync\ncreate /b 0644\nmkdir /n 0755\n\
+             write /b 0 8K #2\nsync\nbring-home",
         )
         .mount(Mount::Kept),
     ];

@@ -51,12 +51,14 @@ fn once() -> Vec<Scene> {
         scene(
             "overwritten-late",
             "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 5000 #2",
-            "transaction { write /a 100 5000 #3 ; write /b 0 2000 #4 }\nsync\ntransaction { truncate /a 3000 ; write /a 2000 3000 #5 ; rename /a /b }\nsync",
+            "transaction { write /a 100 5000 #3 ; write /b 0 2000 #4 }\nsync\n\
+             transaction { truncate /a 3000 ; write /a 2000 3000 #5 ; rename /a /b }\nsync",
         ),
         scene(
             "overwritten-late-long",
             "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",
-            "transaction { write /a 0 70K #3 ; chmod /a 0600 }\nsync\ntransaction { write /a 10K 90K #4 ; rmdir /d }\nsync",
+            "transaction { write /a 0 70K #3 ; chmod /a 0600 }\nsync\ntransaction { write /a 10K 90K #4 ; rmdir /d }\n\
+             sync",
         ),
         no_room(
             "write-stopped",
@@ -64,26 +66,32 @@ fn once() -> Vec<Scene> {
         ),
         no_room(
             "no-room-for-parts",
-            "write /b 0 280000 #1\nsync\nmkdir /d/e 0755\nsetxattr /b user.v 500 #2\nsymlink /s 0123456789012345678901234567890123456789012345678901234567890123456789\nwrite /b 290000 40000 #3\nfallocate /b 400K 100K\nsync\ninsert /b 4K 8K\nunlink /b\nsync",
+            "write /b 0 280000 #1\nsync\nmkdir /d/e 0755\nsetxattr /b user.v 500 #2\n\
+             symlink /s 0123456789012345678901234567890123456789012345678901234567890123456789\n\
+             write /b 290000 40000 #3\nfallocate /b 400K 100K\nsync\ninsert /b 4K 8K\nunlink /b\nsync",
         ),
         no_room(
             "transaction-without-room",
-            "transaction { create /n 0644 ; write /n 0 200K #1 ; create /m 0644 ; write /m 0 200K #2 }\nsync\ntransaction { create /n 0644 ; write /n 0 20K #3 ; unlink /b }\nsync",
+            "transaction { create /n 0644 ; write /n 0 200K #1 ; create /m 0644 ; write /m 0 200K #2 }\nsync\n\
+             transaction { create /n 0644 ; write /n 0 20K #3 ; unlink /b }\nsync",
         ),
         scene(
             "no-inodes",
             lines(0..130, |n| format!("create /i{n} 0644")),
-            "create /n 0644\nmkdir /d 0755\ntransaction { unlink /i5 ; create /x 0644 ; create /y 0644 }\nsync\nunlink /i7\ncreate /n 0600\nsync",
+            "create /n 0644\nmkdir /d 0755\ntransaction { unlink /i5 ; create /x 0644 ; create /y 0644 }\nsync\n\
+             unlink /i7\ncreate /n 0600\nsync",
         ),
         scene(
             "nothing-changed",
             "create /a 0644\nmkdir /d 0755\ncreate /d/x 0644\nsync",
-            "rmdir /d\ncreate /a 0600\nrename /a /d\nsync\nrename-noreplace /a /d/x\nlink /d /e\nunlink /d\nfsync /a\nsetxattr-replace /a user.v 10 #1\nsync\ntruncate /d 5\nremovexattr /a user.v\nsync",
+            "rmdir /d\ncreate /a 0600\nrename /a /d\nsync\nrename-noreplace /a /d/x\nlink /d /e\nunlink /d\nfsync /a\n\
+             setxattr-replace /a user.v 10 #1\nsync\ntruncate /d 5\nremovexattr /a user.v\nsync",
         ),
         scene(
             "tried-again",
             "create /a 0644\nwrite /a 0 60K #1\ncreate /b 0644\nwrite /b 0 60K #2\nmkdir /d 0755",
-            "transaction { write /a 0 20000 #3 ; write /b 0 20000 #4 ; unlink /b ; truncate /a 100 ; create /d/x 0644 ; write /d/x 0 20000 #5 }\nsync",
+            "transaction { write /a 0 20000 #3 ; write /b 0 20000 #4 ; unlink /b ; truncate /a 100 ; create /d/x 0644 \
+             ; write /d/x 0 20000 #5 }\nsync",
         ),
         // More blocks than such steps usually take.
         scene(

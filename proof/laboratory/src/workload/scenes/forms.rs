@@ -82,11 +82,13 @@ fn clusters() -> Vec<Scene> {
         on("cluster-cut", "truncate /a 5000\ncollapse /a 0 4096\nappend /a 3000 #2\nsync"),
         on(
             "cluster-zeroed",
-            "punch /a 2048 1024\ninsert /a 0 8192\nzero /a 10240 1024\nwrite /a 10240 10 #2\ncollapse /a 4096 4096\nwrite /a 6200 100 #3\nsync",
+            "punch /a 2048 1024\ninsert /a 0 8192\nzero /a 10240 1024\nwrite /a 10240 10 #2\ncollapse /a 4096 4096\n\
+             write /a 6200 100 #3\nsync",
         ),
         on(
             "cluster-replaced",
-            "punch /a 1024 1024\ninsert /a 0 4096\ncreate /b 0644\nwrite /b 0 3000 #4\ncopy /b 0 /a 5120 1024\nrename /b /a\nsync",
+            "punch /a 1024 1024\ninsert /a 0 4096\ncreate /b 0644\nwrite /b 0 3000 #4\ncopy /b 0 /a 5120 1024\n\
+             rename /b /a\nsync",
         ),
         on("cluster-filled", "write /a 17000 500 #2\nfsync /a\nwrite /a 18000 3000 #3\nfsync /a\nunlink /a\nsync"),
     ]
@@ -104,7 +106,8 @@ fn elsewhere() -> Vec<Scene> {
         on(
             "log-elsewhere-reused",
             "mkdir /d 0755\ncreate /d/a 0644\nwrite /d/a 0 9000 #1",
-            "unlink /d/a\nrmdir /d\nsync\ncreate /b 0644\nwrite /b 0 30K #2\nfsync /b\nidle 6\nwrite /b 2000 3000 #3\nfsync /b",
+            "unlink /d/a\nrmdir /d\nsync\ncreate /b 0644\nwrite /b 0 30K #2\nfsync /b\nidle 6\nwrite /b 2000 3000 #3\n\
+             fsync /b",
         ),
         on(
             "log-elsewhere-wraps",
@@ -129,14 +132,53 @@ fn values() -> Vec<Scene> {
     };
     let (small, large) = (acl(200), acl(400));
     vec![
-        on("value-replaced", "create /a 0644\nsetxattr /a user.v 3000 #1\nsync\nsetxattr /a user.v 9000 #2\nsync\nremovexattr /a user.v\nsync"),
-        on("value-of-directory", "mkdir /d 0755\nsetxattr /d user.v 2000 #1\nsetxattr /d user.s 300 #2\nsync\nsetxattr /d user.v 10 #3\nsync\nrmdir /d\nsync"),
-        on("values-and-owner", "create /a 0644\nsetxattr /a user.v 20000 #1\nsetxattr /a user.w 5000 #2\nsync\nunlink /a\nsync"),
-        on("value-and-opener", "create /a 0644\nsetxattr /a user.v 5000 #1\nsync\nopen @1 /a\nunlink /a\nsync\nclose @1\nsync"),
-        on("value-and-successor", "create /a 0644\nsetxattr /a user.v 5000 #1\ncreate /b 0644\nsync\nrename /b /a\nsync\nidle 6"),
-        on("acl-in-inode", &format!("create /a 0644\nsetacl /a {large}\nsync\nchmod /a 0640\nchmod /a 0600\nsync\nsetacl /a {small}\nsync")),
-        on("acl-inherited", &format!("mkdir /d 0755\nsetacl-default /d {small}\nsync\ncreate /d/f 0640\nmkdir /d/s 0750\nsync\nchmod /d/s 0700")),
-        scene("attributes", "create /a 0644\nsetxattr /a user.v 300 #1", "setxattr /a user.w 200 #2\nsync\nsetxattr /a user.v 310 #3\nfsync /a\nremovexattr /a user.v\nremovexattr /a user.w\nfsync /a"),
-        scene("attributes-in-inode", "create /a 0644", "setxattr /a user.a 20 #1\nsetxattr /a user.b 200 #2\nfsync /a\nremovexattr /a user.a\nsetxattr /a user.c 150 #3\nfsync /a").on(Kind::LargeInodes),
+        on(
+            "value-replaced",
+            "create /a 0644\nsetxattr /a user.v 3000 #1\nsync\nsetxattr /a user.v 9000 #2\nsync\n\
+             removexattr /a user.v\nsync",
+        ),
+        on(
+            "value-of-directory",
+            "mkdir /d 0755\nsetxattr /d user.v 2000 #1\nsetxattr /d user.s 300 #2\nsync\nsetxattr /d user.v 10 #3\n\
+             sync\nrmdir /d\nsync",
+        ),
+        on(
+            "values-and-owner",
+            "create /a 0644\nsetxattr /a user.v 20000 #1\nsetxattr /a user.w 5000 #2\nsync\nunlink /a\nsync",
+        ),
+        on(
+            "value-and-opener",
+            "create /a 0644\nsetxattr /a user.v 5000 #1\nsync\nopen @1 /a\nunlink /a\nsync\nclose @1\nsync",
+        ),
+        on(
+            "value-and-successor",
+            "create /a 0644\nsetxattr /a user.v 5000 #1\ncreate /b 0644\nsync\nrename /b /a\nsync\nidle 6",
+        ),
+        on(
+            "acl-in-inode",
+            &format!(
+                "create /a 0644\nsetacl /a {large}\nsync\nchmod /a 0640\nchmod /a 0600\nsync\nsetacl /a {small}\nsync"
+            ),
+        ),
+        on(
+            "acl-inherited",
+            &format!(
+                "mkdir /d 0755\nsetacl-default /d {small}\nsync\ncreate /d/f 0640\nmkdir /d/s 0750\nsync\n\
+                 chmod /d/s 0700"
+            ),
+        ),
+        scene(
+            "attributes",
+            "create /a 0644\nsetxattr /a user.v 300 #1",
+            "setxattr /a user.w 200 #2\nsync\nsetxattr /a user.v 310 #3\nfsync /a\nremovexattr /a user.v\n\
+             removexattr /a user.w\nfsync /a",
+        ),
+        scene(
+            "attributes-in-inode",
+            "create /a 0644",
+            "setxattr /a user.a 20 #1\nsetxattr /a user.b 200 #2\nfsync /a\nremovexattr /a user.a\n\
+             setxattr /a user.c 150 #3\nfsync /a",
+        )
+        .on(Kind::LargeInodes),
     ]
 }

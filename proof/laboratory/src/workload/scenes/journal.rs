@@ -45,8 +45,8 @@ pub(super) fn in_pages() -> Vec<Scene> {
         ),
         scene(
             "revokes-in-two-blocks",
-            "create /x 0644\nchattr /x j\nwrite /x 0 1M #1\nwrite /x 1M 1M #2\nwrite /x 2M 900K #3\ncreate /b 0644\nchattr /b j\n\
-             write /b 0 40000 #4",
+            "create /x 0644\nchattr /x j\nwrite /x 0 1M #1\nwrite /x 1M 1M #2\nwrite /x 2M 900K #3\ncreate /b 0644\n\
+             chattr /b j\nwrite /b 0 40000 #4",
             "unlink /x\nwrite /b 0 40000 #5\nsync\ncheckpoint\nremount\nread /b 0 4000",
         )
         .on(Kind::WideLog)
@@ -104,7 +104,8 @@ fn others(much: &str) -> Vec<Scene> {
 /// Nobody syncs for long, and then much comes: new data, and what lies over stored bytes and new ones at once.
 fn unsynced() -> [Scene; 2] {
     let commits = lines(0..16, |n| format!("chmod /a 06{n:02o}\nidle 12"));
-    let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4\nidle 6";
+    let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\n\
+                write /c 0 9000 #4\nidle 6";
     let calls = format!("{commits}{much}\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync");
     let over = "create /b 0644\nchattr /b j\nwrite /b 0 60K #2\nwrite /a 0 20K #3\nwrite /a 5K 40K #4\nidle 6\n\
                 write /a 30K 30K #5\nfsync /a";
@@ -140,19 +141,23 @@ fn home_alone() -> Vec<Scene> {
         ),
         scene(
             "short-home-before-short",
-            "write /a 100 100 #2\nfsync /a\nwrite /a 0 2000 #3\nwrite /a 10 40 #4\nbring-home\nwrite /a 50 100 #5\nfsync /a\nbring-home",
+            "write /a 100 100 #2\nfsync /a\nwrite /a 0 2000 #3\nwrite /a 10 40 #4\nbring-home\nwrite /a 50 100 #5\n\
+             fsync /a\nbring-home",
         ),
         scene(
             "long-home-before-short",
-            "write /a 0 4096 #2\nfsync /a\nwrite /a 100 100 #3\nwrite /a 0 3000 #4\nbring-home\nwrite /a 0 30 #5\nbring-home\nsync",
+            "write /a 0 4096 #2\nfsync /a\nwrite /a 100 100 #3\nwrite /a 0 3000 #4\nbring-home\nwrite /a 0 30 #5\n\
+             bring-home\nsync",
         ),
         scene(
             "truncated-before-home",
-            "write /a 100 100 #2\nfsync /a\ntruncate /a 50\nwrite /a 0 3000 #3\nbring-home\nwrite /a 0 4096 #4\nfsync /a\nbring-home",
+            "write /a 100 100 #2\nfsync /a\ntruncate /a 50\nwrite /a 0 3000 #3\nbring-home\nwrite /a 0 4096 #4\n\
+             fsync /a\nbring-home",
         ),
         scene(
             "freed-before-home",
-            "write /a 100 100 #2\nfsync /a\nunlink /a\ncreate /b 0644\nwrite /b 0 8192 #3\nbring-home\nwrite /b 10 10 #4\nfsync /b\nbring-home",
+            "write /a 100 100 #2\nfsync /a\nunlink /a\ncreate /b 0644\nwrite /b 0 8192 #3\nbring-home\n\
+             write /b 10 10 #4\nfsync /b\nbring-home",
         ),
         scene(
             "names-home-before-names",
@@ -172,7 +177,8 @@ fn data() -> Vec<Scene> {
         scene(
             "new-and-changed",
             "create /a 0644",
-            "write /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 100 100 #3\nchmod /a 0600\nfsync /a\nwrite /a 200 100 #4\nfsync /a",
+            "write /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 100 100 #3\nchmod /a 0600\nfsync /a\n\
+             write /a 200 100 #4\nfsync /a",
         ),
         scene(
             "new-and-changed-much",
@@ -233,5 +239,6 @@ fn data() -> Vec<Scene> {
 }
 
 /// More than the cache holds, committed.
-const READ_AGAIN: &str = "create /a 0644\ncreate /b 0644\nchattr /a j\nchattr /b j\nwrite /a 0 60K #1\nsync\nwrite /b 0 60K #2\n\
-    write /b 60K 60K #3\nsync\ncreate /c 0644\nwrite /c 0 60K #4\nwrite /c 60K 60K #5\nsync";
+const READ_AGAIN: &str = "create /a 0644\ncreate /b 0644\nchattr /a j\nchattr /b j\nwrite /a 0 60K #1\nsync\n\
+                          write /b 0 60K #2\nwrite /b 60K 60K #3\nsync\ncreate /c 0644\nwrite /c 0 60K #4\n\
+                          write /c 60K 60K #5\nsync";

@@ -14,7 +14,8 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(both(
         ["kept-removed", "early-removed"],
         "create /b 0644",
-        "create /a 0644\nwrite /a 0 40K #1\nunlink /a\ncreate /a 0644\nwrite /a 0 30K #2\nsync\nunlink /a\nwrite /b 0 9000 #3\nfsync /b",
+        "create /a 0644\nwrite /a 0 40K #1\nunlink /a\ncreate /a 0644\nwrite /a 0 30K #2\nsync\nunlink /a\n\
+         write /b 0 9000 #3\nfsync /b",
     ));
     all.extend(both(
         ["kept-cut", "early-cut"],
@@ -29,22 +30,26 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(both(
         ["kept-unseen", "early-unseen"],
         "create /a 0644\nfallocate /a 0 20K",
-        "write /a 0 9000 #1\nzero /a 2048 4096\nwrite /a 3000 2000 #2\npunch /a 0 4096\nwrite /a 1000 2000 #3\nfsync /a",
+        "write /a 0 9000 #1\nzero /a 2048 4096\nwrite /a 3000 2000 #2\npunch /a 0 4096\nwrite /a 1000 2000 #3\n\
+         fsync /a",
     ));
     all.extend(both(
         ["kept-moved", "early-moved"],
         "create /a 0644\ncreate /b 0644\nwrite /b 0 9000 #9",
-        "write /a 0 20000 #1\nexchange /a 4096 /b 0 4096\nrename /a /b\nwrite /b 0 3000 #2\ncollapse /b 4096 4096\nsync",
+        "write /a 0 20000 #1\nexchange /a 4096 /b 0 4096\nrename /a /b\nwrite /b 0 3000 #2\ncollapse /b 4096 4096\n\
+         sync",
     ));
     all.extend(both(
         ["kept-full", "early-full"],
         full!(),
-        "unlink /hole\nsync\nwrite /b 0 8192 #1\ntruncate /b 2048\nappend /b 1000 #2\nsync\nappend /b 4000 #3\nfsync /b",
+        "unlink /hole\nsync\nwrite /b 0 8192 #1\ntruncate /b 2048\nappend /b 1000 #2\nsync\nappend /b 4000 #3\n\
+         fsync /b",
     ));
     all.extend(both(
         ["kept-journaled", "early-journaled"],
         "create /a 0644",
-        "write /a 0 9000 #1\nchattr /a j\nwrite /a 1000 3000 #2\nfsync /a\nmap-commit /a 0 300 1500 2 #3\nunlink /a\nsync",
+        "write /a 0 9000 #1\nchattr /a j\nwrite /a 1000 3000 #2\nfsync /a\nmap-commit /a 0 300 1500 2 #3\nunlink /a\n\
+         sync",
     ));
     all.extend(together());
     all.extend(through());

@@ -66,7 +66,8 @@ fn ways() -> Vec<Scene> {
         scene(
             "transaction-through-symlink",
             "create /a 0644\nsymlink /s a\nmkdir /d 0755\nsymlink /t d",
-            "transaction { chmod /a 0600 ; chmod /s 0600 }\ntransaction { write /a 0 3000 #1 ; create /t/x 0644 }\nsync",
+            "transaction { chmod /a 0600 ; chmod /s 0600 }\ntransaction { write /a 0 3000 #1 ; create /t/x 0644 }\n\
+             sync",
         ),
     ]
 }
@@ -131,7 +132,8 @@ fn inodes() -> Vec<Scene> {
         scene(
             "orphan-named-again",
             "mkdir /d 0755",
-            "tmpfile @0 /d 0600\ntmpfile @1 /d 0600\ntmpfile @2 /d 0600\nwrite @1 0 3000 #1\nsync\nlink @1 /d/n\nfsync @1\nclose @0\nsync\nclose @2\nidle 6",
+            "tmpfile @0 /d 0600\ntmpfile @1 /d 0600\ntmpfile @2 /d 0600\nwrite @1 0 3000 #1\nsync\nlink @1 /d/n\n\
+             fsync @1\nclose @0\nsync\nclose @2\nidle 6",
         ),
         scene("orphan-replaced", OPENED, "rename /a /b\nsync\nwrite @1 0 2000 #3\nsync\nclose @1\nsync"),
         scene(

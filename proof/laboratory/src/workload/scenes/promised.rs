@@ -22,8 +22,9 @@ const KINDS: [Kind; 11] = [
 
 /// Files and directories with something in them. The attribute of `/a` is in its inode, in a block, or in an inode of
 /// its own.
-const BEFORE: &str = "mkdir /d 0755\ncreate /d/a 0644\nwrite /d/a 0 50 #1\ncreate /a 0644\nwrite /a 0 9000 #2\nsetxattr /a user.v 300 #3\ncreate /b 0644\n\
-    write /b 0 9000 #4\ncreate /c 0644\nwrite /c 0 40 #5\nsetxattr /c user.v 2000 #6\n";
+const BEFORE: &str = "mkdir /d 0755\ncreate /d/a 0644\nwrite /d/a 0 50 #1\ncreate /a 0644\nwrite /a 0 9000 #2\n\
+                      setxattr /a user.v 300 #3\ncreate /b 0644\nwrite /b 0 9000 #4\ncreate /c 0644\n\
+                      write /c 0 40 #5\nsetxattr /c user.v 2000 #6\n";
 
 /// Of files.
 const CONTENTS: [&str; 12] = [

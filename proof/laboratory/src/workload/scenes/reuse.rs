@@ -106,6 +106,11 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.push(
         scene("inodes-of-the-dead", live + &die, lines(0..6, |n| format!("create /n{n} 0600")) + "sync").remounted(),
     );
-    all.push(scene("inodes", lines(0..40, |n| format!("create /i{n} 0644")), "unlink /i3\nunlink /i4\nmkdir /d 0755\ncreate /d/n 0600\nsymlink /s x\nsync\nunlink /i5\nsync\nmkfifo /p 0600\nsync"));
+    all.push(scene(
+        "inodes",
+        lines(0..40, |n| format!("create /i{n} 0644")),
+        "unlink /i3\nunlink /i4\nmkdir /d 0755\ncreate /d/n 0600\nsymlink /s x\nsync\nunlink /i5\nsync\n\
+         mkfifo /p 0600\nsync",
+    ));
     all
 }

@@ -20,7 +20,8 @@ const ROOT: u64 = 4;
 
 /// Trees that are as wide as blocks that are pages have it, and what takes more groups and blocks there.
 pub(super) fn in_pages() -> Vec<Scene> {
-    let spread = "create /b 0644\nwrite /b 0 240K #1\ncreate /a 0644\nfallocate /a 0 60M\nfallocate /a 60M 20M\nwrite /a 70M 4K #3";
+    let spread = "create /b 0644\nwrite /b 0 240K #1\ncreate /a 0644\nfallocate /a 0 60M\nfallocate /a 60M 20M\n\
+                  write /a 70M 4K #3";
     let groups = |name, before: &str, calls: &str| scene(name, before, calls).on(Kind::ManyGroups);
     let leaf = PAGE_LEAF;
     vec![
@@ -40,7 +41,8 @@ pub(super) fn in_pages() -> Vec<Scene> {
 }
 
 pub(super) fn scenes() -> Vec<Scene> {
-    let spread = "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\nfallocate /a 10M 8M\nwrite /a 17M 1K #3";
+    let spread = "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\n\
+                  fallocate /a 10M 8M\nwrite /a 17M 1K #3";
     let groups = |name, calls: &str| scene(name, spread, calls).on(Kind::ManyGroups);
     let mut all = vec![
         scene("tree-grows", pieces(ROOT, 2), more(ROOT, 2, 2, 0) + "fsync /a\ntruncate /a 3K\nfsync /a"),
@@ -110,11 +112,13 @@ fn commits() -> Vec<Scene> {
         scene(
             "stores-committed",
             "create /a 0644\nwrite /a 0 20000 #1\nsync\npunch /a 4096 4096",
-            "map-commit /a 100 3000 9000 2 #2\nwrite /a 50 100 #3\nmap-commit /a 0 20000 0 1 #4\nwrite /a 0 9000 #5\nsync",
+            "map-commit /a 100 3000 9000 2 #2\nwrite /a 50 100 #3\nmap-commit /a 0 20000 0 1 #4\nwrite /a 0 9000 #5\n\
+             sync",
         ),
         scene(
             "stores-exchanged",
-            "create /a 0644\nwrite /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 120K 60K #3\nwrite /a 180K 60K #4\nwrite /a 240K 60K #5\nsync",
+            "create /a 0644\nwrite /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 120K 60K #3\nwrite /a 180K 60K #4\n\
+             write /a 240K 60K #5\nsync",
             "map-commit /a 100 140K 150K 2 #6\nwrite /a 3K 700 #7\nmap-commit /a 10 10 20 2 #8\nfsync /a",
         ),
         scene(
@@ -132,8 +136,8 @@ fn commits() -> Vec<Scene> {
 }
 
 /// Two files, one of which has its data in the log.
-const ONE_JOURNALED: &str = "create /a 0644\ncreate /b 0644\nchattr /a j\nwrite /a 0 4096 #1\nwrite /b 0 4096 #2\nsync\n\
-    write /a 0 4096 #3\nfsync /a";
+const ONE_JOURNALED: &str = "create /a 0644\ncreate /b 0644\nchattr /a j\nwrite /a 0 4096 #1\nwrite /b 0 4096 #2\n\
+                             sync\nwrite /a 0 4096 #3\nfsync /a";
 
 /// Extents of two files that change places.
 fn exchanges() -> Vec<Scene> {
@@ -141,7 +145,8 @@ fn exchanges() -> Vec<Scene> {
         scene(
             "exchanged",
             pieces(12, 2) + "create /b 0644\nwrite /b 0 9000 #91\nfallocate /b 16K 8K",
-            "exchange /a 2K /b 4K 4K\nwrite /a 3K 700 #92\nfsync /a\nexchange-ends /a 0 /b 1K\nwrite /b 0 3000 #93\nfsync /b",
+            "exchange /a 2K /b 4K 4K\nwrite /a 3K 700 #92\nfsync /a\nexchange-ends /a 0 /b 1K\nwrite /b 0 3000 #93\n\
+             fsync /b",
         ),
         scene(
             "exchanged-trees",
@@ -150,15 +155,18 @@ fn exchanges() -> Vec<Scene> {
         ),
         scene(
             "exchanged-journaled",
-            "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 7000 #2\nchattr /a j\nwrite /a 0 9000 #3\nsync",
-            "exchange-ends /a 0 /b 0\nwrite /b 0 5000 #4\nwrite /a 0 5000 #5\nfsync /b\nchattr /a -\nwrite /a 100 3000 #6\nfsync /a",
+            "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 7000 #2\nchattr /a j\nwrite /a 0 9000 #3\n\
+             sync",
+            "exchange-ends /a 0 /b 0\nwrite /b 0 5000 #4\nwrite /a 0 5000 #5\nfsync /b\nchattr /a -\n\
+             write /a 100 3000 #6\nfsync /a",
         ),
         scene("exchanged-once-journaled", ONE_JOURNALED, "exchange /a 0 /b 0 4K\nwrite /b 0 4096 #4\nfsync /b"),
         scene("exchanged-once-journaled-back", ONE_JOURNALED, "exchange /b 0 /a 0 4K\nwrite /b 0 4096 #4\nfsync /b"),
         scene(
             "exchanged-unnamed",
             "create /a 0644\nwrite /a 0 9000 #1\ntmpfile @0 / 0600\nwrite @0 0 5000 #2",
-            "exchange-ends @0 0 /a 0\nclose @0\nwrite /a 0 2000 #3\nsync\ncreate /b 0644\nwrite /b 0 20000 #4\nfsync /b",
+            "exchange-ends @0 0 /a 0\nclose @0\nwrite /a 0 2000 #3\nsync\ncreate /b 0644\nwrite /b 0 20000 #4\n\
+             fsync /b",
         ),
     ]
 }

@@ -139,7 +139,8 @@ proptest! {
 
     #[test]
     fn any_table_under_a_right_checksum_is_an_answer(
-        chunks in 0u32..6, runs in 0u32..6, body in proptest::collection::vec(any::<u8>(), 0..200), small in any::<bool>(),
+        chunks in 0u32..6, runs in 0u32..6, body in proptest::collection::vec(any::<u8>(), 0..200),
+        small in any::<bool>(),
     ) {
         let mut body = body;
         if small {
