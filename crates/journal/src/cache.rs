@@ -8,8 +8,9 @@ use crate::Block;
 use crate::change::{Base, Change};
 use crate::clock::{Clock, Look};
 use crate::in_place::IN_PLACE;
+use crate::index::Index;
 use crate::logged::Logged;
-use crate::{Client, Ground, Kind, NumberHash, Patches, Ranges, Result, Tid};
+use crate::{Client, Extent, Ground, Kind, NumberHash, Patches, Ranges, Result, Tid};
 use ondol_block::{BlockStore, Pinned};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,10 +21,8 @@ use std::collections::HashMap;
 pub(crate) trait Home: Send + Sync {
     /// The newest committed content that has not reached home yet, if there is one.
     fn committed(&self, block: u64) -> Option<Block>;
-    /// The same of a block of file data.
-    fn committed_data(&self, block: u64) -> Option<Block> {
-        self.committed(block)
-    }
+    /// How many blocks from this one on have no such content, as far as one look tells.
+    fn home_from(&self, block: u64) -> u64;
     /// Reads the block from home.
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()>;
     /// Reads bytes of a block that lie neither in memory nor where the store has the block. False: they do not.
@@ -52,6 +51,10 @@ impl AtHome {
 impl Home for AtHome {
     fn committed(&self, _block: u64) -> Option<Block> {
         None
+    }
+
+    fn home_from(&self, _block: u64) -> u64 {
+        u64::MAX
     }
 
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
@@ -230,6 +233,8 @@ pub struct Cache {
     shards: Vec<Apart<Mutex<Shard>>>,
     block_size: usize,
     per_shard: usize,
+    /// Of the blocks in the shards' maps.
+    index: Index,
     home: Arc<dyn Home>,
     client: Arc<dyn Client>,
     misses: AtomicU64,
@@ -244,7 +249,7 @@ impl Cache {
         let blocks = (bytes / block_size).max(Self::LEAST);
         let count = (blocks / ROOMY).clamp(1, SHARDS).next_power_of_two();
         let (shards, per_shard) = ((0..count).map(|_| Apart::default()).collect(), blocks / count);
-        Self { shards, block_size, per_shard, home, client, misses: AtomicU64::new(0) }
+        Self { shards, block_size, per_shard, index: Index::default(), home, client, misses: AtomicU64::new(0) }
     }
 
     /// Bytes in a block.
@@ -296,17 +301,42 @@ impl Cache {
     }
 
     fn insert(&self, shard: &mut Shard, buf: Arc<Buf>) {
-        while shard.map.len() >= self.per_shard && evict_one(shard) {}
+        while shard.map.len() >= self.per_shard && self.evict_one(shard) {}
         let Shard { map, clock, .. } = shard;
         let block = buf.block;
+        // Counted before it can be found and after it cannot be.
+        self.index.add(block);
         map.insert(block, buf);
         clock.push(block, map.len(), |block| map.contains_key(block));
+    }
+
+    /// Removes one block that nobody but the cache holds. False when there is none among the next few.
+    fn evict_one(&self, shard: &mut Shard) -> bool {
+        let Shard { map, clock, .. } = shard;
+        clock.evict(LOOKS, |block| {
+            let Some(buf) = map.get(&block) else { return Look::Gone };
+            if Arc::strong_count(buf) > 1 {
+                return Look::Held;
+            }
+            if buf.referenced.swap(false, Relaxed) {
+                return Look::Stays;
+            }
+            map.remove(&block);
+            self.index.remove(block);
+            Look::Evicted
+        })
+    }
+
+    /// How many blocks from this one on are nowhere but home, as far as one look tells, for whoever has the lock of their
+    /// owner.
+    pub(crate) fn home_from(&self, block: u64) -> u64 {
+        self.index.home_from(block).min(self.home.home_from(block))
     }
 
     /// A data block that is newer than its home: live in memory, or committed and not checkpointed.
     pub(crate) fn peek_data(&self, block: u64) -> Option<Block> {
         let buf = self.shard(block).lock().map.get(&block).cloned();
-        buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed_data(block))
+        buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed(block))
     }
 
     /// As [`Home::read_elsewhere`].
@@ -321,7 +351,8 @@ impl Cache {
 
     /// Whether the running or the committing transaction, or an open handle, has the block.
     pub(crate) fn is_running(&self, block: u64) -> bool {
-        self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
+        let in_map = || self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1);
+        self.index.home_from(block) == 0 && in_map()
     }
 
     /// Has nobody get a buffer of the block's shard until the answer is dropped.
@@ -363,7 +394,7 @@ impl Cache {
                 // What passes for metadata is verified when it is read.
                 if !stays || state.kind != Kind::DATA {
                     drop(state);
-                    shard.map.remove(&block);
+                    self.remove(&mut shard, block);
                 } else if let Some(data) = &mut state.data {
                     data.make_mut()[skip..skip + part.len()].copy_from_slice(part);
                 }
@@ -385,8 +416,39 @@ impl Cache {
 
     /// Forgets a freed block, and says what it was; transactions that hold it will skip it.
     pub(crate) fn forget(&self, block: u64) -> Option<Arc<Buf>> {
-        let removed = self.shard(block).lock().map.remove(&block)?;
+        let removed = self.remove(&mut self.shard(block).lock(), block)?;
         removed.state.lock().freed = true;
+        Some(removed)
+    }
+
+    /// As [`Cache::forget`], of all blocks of `extents` that are there.
+    pub(crate) fn forget_all(&self, extents: impl Iterator<Item = Extent>) -> Vec<Arc<Buf>> {
+        let mut forgotten = Vec::new();
+        for Extent { start, len } in extents {
+            let (mut block, end) = (start, start + u64::from(len));
+            while block < end {
+                let absent = self.index.home_from(block);
+                if absent == 0 {
+                    forgotten.extend(self.forget(block));
+                }
+                block += absent.max(1);
+            }
+        }
+        forgotten
+    }
+
+    /// Gives up a block whose bytes are home and not here, if nobody but the cache and so many `others` has it.
+    pub(crate) fn leave(&self, buf: &Arc<Buf>, others: usize) {
+        let mut shard = self.shard(buf.block).lock();
+        let is_here = shard.map.get(&buf.block).is_some_and(|here| Arc::ptr_eq(here, buf));
+        if is_here && Arc::strong_count(buf) == 1 + others && buf.state.lock().data.is_none() {
+            self.remove(&mut shard, buf.block);
+        }
+    }
+
+    fn remove(&self, shard: &mut Shard, block: u64) -> Option<Arc<Buf>> {
+        let removed = shard.map.remove(&block)?;
+        self.index.remove(block);
         Some(removed)
     }
 
@@ -414,22 +476,6 @@ impl Cache {
 /// The most blocks that are looked at to find one to remove: while transactions hold most of them, a whole round finds
 /// none.
 const LOOKS: usize = 8;
-
-/// Removes one block that nobody but the cache holds. False when there is none among the next few.
-fn evict_one(shard: &mut Shard) -> bool {
-    let Shard { map, clock, .. } = shard;
-    clock.evict(LOOKS, |block| {
-        let Some(buf) = map.get(&block) else { return Look::Gone };
-        if Arc::strong_count(buf) > 1 {
-            return Look::Held;
-        }
-        if buf.referenced.swap(false, Relaxed) {
-            return Look::Stays;
-        }
-        map.remove(&block);
-        Look::Evicted
-    })
-}
 
 #[cfg(test)]
 mod tests;

@@ -26,8 +26,6 @@ pub struct Common {
     pub(crate) stats: Mutex<EngineStats>,
     /// Whoever waits for room.
     pub(crate) waiters: Arc<Waiters>,
-    /// Blocks of file data may be newer in memory, or in a page that a record names, than in place.
-    pub(crate) cached_data: AtomicBool,
     pub(crate) failing: Failing,
     /// It is an engine that only reads.
     pub(crate) is_read_only: bool,
@@ -77,7 +75,6 @@ impl Common {
             bells: Bells::default(),
             stats: Mutex::default(),
             waiters: Arc::default(),
-            cached_data: AtomicBool::new(true),
             failing: Failing::default(),
             is_read_only: false,
         }
@@ -85,12 +82,7 @@ impl Common {
 
     /// Of an engine that only reads.
     pub(crate) fn read_only(ground: Ground, home: Arc<dyn Home>) -> Self {
-        let cached_data = AtomicBool::new(false);
-        Self { cached_data, is_read_only: true, ..Self::new(ground, home, Bound { kept: 0, dirty: 0 }) }
-    }
-
-    pub(crate) fn caches_data(&self) -> bool {
-        self.cached_data.load(SeqCst)
+        Self { is_read_only: true, ..Self::new(ground, home, Bound { kept: 0, dirty: 0 }) }
     }
 
     pub(crate) fn check_alive(&self) -> Result<()> {

@@ -141,10 +141,7 @@ impl dyn Engine + '_ {
     /// The store's failure.
     pub fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         let (common, base) = (self.common(), self.common().byte_offset(block));
-        match common.caches_data() {
-            true => crate::data::read(&common.cache, &*common.store, base, block, offset, buf),
-            false => Ok(common.store.read(base + offset as u64, buf)?),
-        }
+        crate::data::read(&common.cache, &*common.store, base, block, offset, buf)
     }
 
     /// Lends `len` bytes of data starting `offset` bytes into `block`, which may span many consecutive blocks, as
@@ -162,8 +159,7 @@ impl dyn Engine + '_ {
         pieces: &mut Vec<Piece>,
     ) -> Result<()> {
         let common = self.common();
-        let cache = common.caches_data().then_some(&common.cache);
-        let (store, block_size) = (&*common.store, common.block_size);
+        let (cache, store, block_size) = (&common.cache, &*common.store, common.block_size);
         Sources { cache, store, block_size, bounded }.view(block, offset, len, pieces)
     }
 

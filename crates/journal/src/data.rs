@@ -18,6 +18,11 @@ pub(crate) fn read(
     let (mut at, mut home_from) = (offset, offset);
     let end = offset + buf.len();
     while at < end {
+        let home = cache.home_from(block + (at / size) as u64);
+        if home > 0 {
+            at = end.min((at / size + home.min(end as u64) as usize) * size);
+            continue;
+        }
         let stop = ((at / size + 1) * size).min(end);
         if let Some(image) = cache.peek_data(block + (at / size) as u64) {
             if home_from < at {

@@ -37,6 +37,7 @@ mod ground;
 mod handle;
 mod hash;
 mod in_place;
+mod index;
 pub mod jbd2;
 mod logged;
 mod names;

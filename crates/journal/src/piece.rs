@@ -62,8 +62,8 @@ impl Piece {
 
 /// Where pieces come from, and how.
 pub(crate) struct Sources<'s> {
-    /// What has blocks that are not home, if anything has.
-    pub(crate) cache: Option<&'s Cache>,
+    /// What has blocks that are not home.
+    pub(crate) cache: &'s Cache,
     pub(crate) store: &'s dyn BlockStore,
     pub(crate) block_size: usize,
     /// As [`BlockStore::pin`].
@@ -76,6 +76,11 @@ impl Sources<'_> {
         let (size, end) = (self.block_size, offset + len);
         let (mut at, mut home_from) = (offset, offset);
         while at < end {
+            let home = self.cache.home_from(block + (at / size) as u64);
+            if home > 0 {
+                at = end.min((at / size + home.min(end as u64) as usize) * size);
+                continue;
+            }
             let stop = ((at / size + 1) * size).min(end);
             let found = self.not_home(block + (at / size) as u64, at % size..at % size + stop - at)?;
             if let Some(piece) = found {
@@ -90,7 +95,7 @@ impl Sources<'_> {
 
     /// A part of a block that is live, or lies in a page that a record names.
     fn not_home(&self, block: u64, part: Range<usize>) -> Result<Option<Piece>> {
-        let Some(cache) = self.cache else { return Ok(None) };
+        let cache = self.cache;
         if let Some(image) = cache.peek_data(block) {
             return Ok(Some(Piece::Live(image, part)));
         }

@@ -49,8 +49,8 @@ mod tests {
         let text = String::from_utf8(out).expect("text");
         for word in [
             "create-fsync",
-            "overwrite-fsync",
-            "append-fsync",
+            "overwrite",
+            "append",
             "varmail",
             "fileserver",
             "webproxy",

@@ -13,7 +13,7 @@ pub(crate) use params::{ParamDef, Params};
 
 use crate::BenchError;
 use crate::contents::Contents;
-use crate::fs::{Dir, Fs};
+use crate::fs::{Dir, Durable, Fs};
 use crate::measure::Meter;
 use crate::units::{GIB, MIB};
 use std::io;
@@ -38,9 +38,10 @@ pub(crate) struct Definition {
 }
 
 /// All workloads.
-pub(crate) const ALL: [&Definition; 9] = [
+pub(crate) const ALL: [&Definition; 10] = [
     &create::DEFINITION,
-    &overwrite::DEFINITION,
+    &overwrite::OVERWRITE,
+    &overwrite::READ,
     &append::DEFINITION,
     &filebench::VARMAIL,
     &filebench::FILESERVER,
@@ -56,6 +57,20 @@ pub(crate) fn find(name: &str) -> Result<&'static Definition, BenchError> {
         let names: Vec<_> = ALL.iter().map(|workload| workload.name).collect();
         BenchError::Usage(format!("workload {name}: unknown; there are {}", names.join(", ")))
     })
+}
+
+/// What `--param sync=` may be.
+const SYNCS: &[&str] = &["fsync", "fdatasync", "none"];
+
+impl Durable {
+    /// What `sync` asks for after each operation.
+    fn of(params: &Params) -> Option<Self> {
+        match params.word("sync") {
+            "fsync" => Some(Self::All),
+            "fdatasync" => Some(Self::Data),
+            _ => None,
+        }
+    }
 }
 
 /// How much of it: fixed before anything is made.

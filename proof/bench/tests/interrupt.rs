@@ -85,7 +85,7 @@ fn interrupt(target: &str) {
     std::fs::create_dir(&temp).expect("directory");
     std::fs::create_dir(&images).expect("directory");
     let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["bench", "run", "overwrite-fsync", "--param", "file-size=1M", "--rounds", "1", "--seconds", "600"])
+        .args(["bench", "run", "overwrite", "--param", "file-size=1M", "--rounds", "1", "--seconds", "600"])
         .args(["--on", target, "--dir"])
         .arg(&images)
         .env(CHILD, "1")

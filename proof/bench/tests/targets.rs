@@ -46,8 +46,8 @@ fn every_workload_compares_two_targets() {
     let on = format!("dir:{}", dir.path().display());
     for (workload, ops, extra) in [
         ("create-fsync", 40, ["--param", "size=1k"]),
-        ("overwrite-fsync", 40, ["--param", "file-size=1M"]),
-        ("append-fsync", 40, ["--param", "size=100"]),
+        ("overwrite", 40, ["--param", "file-size=1M"]),
+        ("append", 40, ["--param", "size=100"]),
         ("varmail", 104, ["--param", "files=100"]),
     ] {
         let count = ops.to_string();
@@ -74,7 +74,7 @@ fn every_workload_compares_two_targets() {
 #[test]
 fn seconds_limit_a_turn() {
     let dir = tempfile::tempdir().expect("a directory");
-    let json = run(dir.path(), &["append-fsync", "--on", "tmpfs", "--rounds", "1", "--seconds", "0.05"]);
+    let json = run(dir.path(), &["append", "--on", "tmpfs", "--rounds", "1", "--seconds", "0.05"]);
     assert_eq!(json["params"]["seconds"], 0.05);
     assert_eq!(json["params"].get("ops"), None);
     assert!(number(&json, "/targets/0/counters/ops") >= 1.0);
@@ -232,12 +232,9 @@ fn fuse2fs() {
 #[test]
 fn our_library_on_a_new_image() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    for (workload, extra) in [
-        ("create-fsync", "size=4k"),
-        ("overwrite-fsync", "file-size=1M"),
-        ("append-fsync", "size=4k"),
-        ("varmail", "files=100"),
-    ] {
+    for (workload, extra) in
+        [("create-fsync", "size=4k"), ("overwrite", "file-size=1M"), ("append", "size=4k"), ("varmail", "files=100")]
+    {
         for (target, guarantee) in
             [("lib:new.img,data=ordered", "ordered: "), ("lib:new.img,data=journal", "journal: ")]
         {
@@ -288,7 +285,7 @@ fn nvm_is_counted_below_an_image_and_in_front_of_one() {
     let home = format!("lib:nvm:{}", dir.path().join("pool").display());
     let (ops, user) = (64.0, 64.0 * 4096.0);
     let counted = |target: &str, settle: &[&str]| {
-        let args = ["overwrite-fsync", "--on", target, "--rounds", "1", "--ops", "64", "--param", "file-size=1M"];
+        let args = ["overwrite", "--on", target, "--rounds", "1", "--ops", "64", "--param", "file-size=1M"];
         let json = run(dir.path(), &[&args, settle].concat());
         let counter = |name: &str| number(&json, &format!("/targets/0/counters/{name}"));
         let reached = counter("nvm_copied_bytes") + 64.0 * counter("nvm_lines");

@@ -162,14 +162,7 @@ impl Engine for BatchEngine {
         set.own();
         let core = &self.core;
         core.handles.fetch_add(1, Relaxed);
-        let blocks_of = |extent: Extent| (0..u64::from(extent.len)).map(move |i| extent.start + i);
-        let forget = |freed: &[(Extent, _)]| {
-            freed
-                .iter()
-                .flat_map(|(extent, _)| blocks_of(*extent))
-                .filter_map(|block| core.cache.forget(block))
-                .collect()
-        };
+        let forget = |freed: &[(Extent, _)]| core.cache.forget_all(freed.iter().map(|(extent, _)| *extent));
         let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, NewData::Logged);
         core.room.joined(reserved, published.joined);
         core.room.give_back(published.given_back);

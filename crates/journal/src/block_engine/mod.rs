@@ -29,13 +29,14 @@ use crate::common::{self, Common};
 use crate::contract::{About, Engine};
 use crate::device::Bound;
 use crate::in_place::IN_PLACE;
+use crate::index::Index;
 use crate::names::{Extent, Kind, Tid};
 use crate::placement::{Before, Placement, Run, first_run, may_delay};
 use crate::running::{NewData, Running, Runs};
 use crate::stats::EngineStats;
 use crate::turn::Turns;
 use crate::{Config, Ground, JournalError, Result, WriteSet};
-use commit::{Committed, of_data_too};
+use commit::Committed;
 use ondol_env::Step;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
@@ -68,7 +69,7 @@ pub(crate) struct BlockCore {
     passed_bytes: AtomicU64,
     data_runs: AtomicU64,
     /// Data blocks may be in the log, and newer in the cache than at home.
-    journaled_data: Arc<AtomicBool>,
+    journaled_data: AtomicBool,
 }
 
 /// A journal engine that logs whole blocks.
@@ -80,13 +81,13 @@ impl BlockEngine {
     /// An engine over an empty log whose next transaction is `first`.
     pub(crate) fn new(ground: Ground, log: Box<dyn LogFormat>, first: Tid) -> Self {
         let Config { device, dirty_bytes, kept_bytes, journaled_data, .. } = ground.config;
-        let (pending, journals) = (Arc::<Mutex<Pending>>::default(), Arc::new(AtomicBool::new(journaled_data)));
-        let newest = Newest { home: AtHome::of(&ground), pending: pending.clone(), journaled_data: journals.clone() };
+        let index = Arc::<Index>::default();
+        let pending = Arc::new(Mutex::new(Pending::new(index.clone())));
+        let newest = Newest { home: AtHome::of(&ground), pending: pending.clone(), index };
         let common = Common::new(ground, Arc::new(newest), Bound::new(device, dirty_bytes, kept_bytes));
-        common.cached_data.store(journaled_data, SeqCst);
         let core = BlockCore {
             pending,
-            journaled_data: journals,
+            journaled_data: AtomicBool::new(journaled_data),
             running: Running::new(first),
             space: Space::new(log.as_ref(), common.waiters.clone()),
             new_data: log.about().new_data,
@@ -120,7 +121,8 @@ impl Deref for BlockCore {
 struct Newest {
     home: AtHome,
     pending: Arc<Mutex<Pending>>,
-    journaled_data: Arc<AtomicBool>,
+    /// Of the images in `pending`.
+    index: Arc<Index>,
 }
 
 impl Home for Newest {
@@ -128,8 +130,8 @@ impl Home for Newest {
         self.pending.lock().image(block)
     }
 
-    fn committed_data(&self, block: u64) -> Option<Block> {
-        if self.journaled_data.load(Relaxed) { self.committed(block) } else { None }
+    fn home_from(&self, block: u64) -> u64 {
+        self.index.home_from(block)
     }
 
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
@@ -162,16 +164,8 @@ impl Engine for BlockEngine {
     fn publish(&self, mut set: WriteSet<'_>, reserved: u32) -> Tid {
         set.own();
         self.core.handles.fetch_add(1, Relaxed);
-        let caches = || set.blocks.iter().any(|staged| staged.kind == Kind::DATA);
-        if !self.core.cached_data.load(Relaxed) && caches() {
-            self.core.cached_data.store(true, SeqCst);
-        }
-        let forget = |freed: &[(Extent, Kind)]| {
-            let cached = of_data_too(freed, self.core.cached_data.load(SeqCst));
-            let blocks = cached.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
-            blocks.filter_map(|block| self.core.cache.forget(block)).collect()
-        };
         let core = &self.core;
+        let forget = |freed: &[(Extent, Kind)]| core.cache.forget_all(freed.iter().map(|(extent, _)| *extent));
         let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, core.new_data);
         self.core.space.joined(reserved, published.joined);
         if published.given_back > 0 {
@@ -190,12 +184,10 @@ impl Engine for BlockEngine {
         let (core, all) = (&self.core, run.extent.len);
         if run.journaled && !core.journaled_data.load(Relaxed) {
             core.journaled_data.store(true, SeqCst);
-            core.cached_data.store(true, SeqCst);
         }
         let delays = matches!(core.new_data, NewData::Kept);
         // The log says of new data whether it has arrived in place.
         let tells = core.new_data.is_named();
-        let is_cached = || core.caches_data();
         let knows = |block| core.knows(Extent { start: block, len: 1 });
         match run.before {
             Before::New if tells || delays && !run.journaled => {
@@ -205,8 +197,8 @@ impl Engine for BlockEngine {
             _ if run.journaled => (Placement::Logged, all),
             Before::Unwritten if tells => (Placement::Logged, all),
             // A transaction may have yet to write what was there before it was made unwritten.
-            Before::Unwritten if delays && is_cached() && core.knows(run.extent) => (Placement::Delayed, all),
-            Before::Stored if delays && is_cached() => match first_run(run.extent, knows) {
+            Before::Unwritten if delays && core.knows(run.extent) => (Placement::Delayed, all),
+            Before::Stored if delays => match first_run(run.extent, knows) {
                 (true, blocks) => (Placement::Delayed, blocks),
                 (false, blocks) => (Placement::InPlace, blocks),
             },

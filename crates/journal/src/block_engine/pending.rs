@@ -3,7 +3,9 @@
 use super::Sealed;
 use crate::Block;
 use crate::hash::NumberHash;
+use crate::index::Index;
 use crate::names::{Extent, Tid};
+use ondol_env::sync::Arc;
 use std::collections::{HashMap, VecDeque};
 
 /// One block that the log holds.
@@ -51,9 +53,16 @@ pub(crate) struct Pending {
     writing: bool,
     /// Freed blocks that wait for that checkpoint to end.
     held_back: Vec<Extent>,
+    /// Where there are images.
+    index: Arc<Index>,
 }
 
 impl Pending {
+    /// No transaction; `index` is to know where there are images.
+    pub(crate) fn new(index: Arc<Index>) -> Self {
+        Self { index, ..Self::default() }
+    }
+
     /// The newest committed image of `block` that is not home yet.
     pub(crate) fn image(&self, block: u64) -> Option<Block> {
         self.blocks.get(&block)?.image.clone()
@@ -106,16 +115,24 @@ impl Pending {
         let places = places.iter().copied().chain(std::iter::repeat(None));
         for ((block, image), place) in images.into_iter().zip(places) {
             self.bytes += image.len() as u64;
+            self.index.add(block);
             let old = self.blocks.insert(block, Entry { tid, image: Some(image), place });
-            self.bytes -= old.and_then(|e| e.image).map_or(0, |i| i.len() as u64);
+            old.into_iter().for_each(|entry| self.gone(block, entry.image));
         }
         self.log.push_back(Logged { tid, start, blocks, staged });
     }
 
     /// Drops the images of a revoked block.
     pub(crate) fn revoked(&mut self, block: u64) {
-        if let Some(image) = self.blocks.remove(&block).and_then(|e| e.image) {
+        let image = self.blocks.remove(&block).and_then(|e| e.image);
+        self.gone(block, image);
+    }
+
+    /// An image of a block is not here any more, if there was one.
+    fn gone(&mut self, block: u64, image: Option<Block>) {
+        if let Some(image) = image {
             self.bytes -= image.len() as u64;
+            self.index.remove(block);
         }
     }
 
@@ -202,8 +219,8 @@ impl Pending {
             if let Some(entry) = self.blocks.get_mut(block)
                 && entry.image.as_ref().is_some_and(|i| std::ptr::eq(i.as_ptr(), image.as_ptr()))
             {
-                entry.image = None;
-                self.bytes -= image.len() as u64;
+                let image = entry.image.take();
+                self.gone(*block, image);
             }
         }
     }

@@ -8,6 +8,9 @@ impl Home for Zeros {
     fn committed(&self, _: u64) -> Option<Block> {
         None
     }
+    fn home_from(&self, _: u64) -> u64 {
+        u64::MAX
+    }
     fn read_home(&self, _: u64, _: &mut [u8]) -> Result<()> {
         Ok(())
     }

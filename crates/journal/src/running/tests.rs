@@ -8,6 +8,9 @@ use ondol_env::{Fixed, Timestamp};
 struct Nothing;
 
 impl Home for Nothing {
+    fn home_from(&self, _: u64) -> u64 {
+        u64::MAX
+    }
     fn committed(&self, _: u64) -> Option<Block> {
         None
     }

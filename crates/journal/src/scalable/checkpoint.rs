@@ -277,6 +277,8 @@ impl ScalableCore {
         if state.logged.bring_home(records) {
             state.logged.set_before(None);
             self.dirty.remove(buf);
+            drop(state);
+            self.cache.leave(buf, 1);
         } else {
             // What was let go says before what it was when it is changed.
             if !image.is_empty() {

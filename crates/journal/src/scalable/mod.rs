@@ -311,9 +311,7 @@ impl ScalableCore {
 
     fn publish(&self, set: WriteSet<'_>) -> Result<Tid> {
         let WriteSet { arena, mut blocks, freed } = set;
-        for (extent, _) in &freed {
-            (0..u64::from(extent.len)).for_each(|i| drop(self.cache.forget(extent.start + i)));
-        }
+        drop(self.cache.forget_all(freed.iter().map(|(extent, _)| *extent)));
         blocks.retain(|staged| is_changed(staged) && !staged.buf.state.lock().freed);
         if blocks.is_empty() && freed.is_empty() {
             return Ok(self.tid());

@@ -1,6 +1,6 @@
-//! `append-fsync`: a log that grows by one durable record after the other.
+//! `append`: a log that grows by one durable record after the other.
 
-use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload};
+use super::{Definition, Footprint, ParamDef, Plan, Prepared, SYNCS, Worker, Workload};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, File, Fs};
 use crate::measure::Meter;
@@ -10,24 +10,21 @@ use std::io;
 use std::sync::Arc;
 
 pub(super) const DEFINITION: Definition = Definition {
-    name: "append-fsync",
+    name: "append",
     about: "append to a file, fsync it; every thread has its own file",
     params: &[
         ParamDef::number("size", "4k", "bytes in an append", 1, 64 * MIB),
-        ParamDef::word("sync", "fsync", "what makes it durable", &["fsync", "fdatasync"]),
+        ParamDef::word("sync", "fsync", "what makes it durable", SYNCS),
     ],
     threads: 1,
     ops: 20_000,
     most_ops: 200_000,
-    build: |params| {
-        let sync = if params.word("sync") == "fdatasync" { Durable::Data } else { Durable::All };
-        Ok(Box::new(Log { size: params.number("size"), sync }))
-    },
+    build: |params| Ok(Box::new(Log { size: params.number("size"), sync: Durable::of(params) })),
 };
 
 struct Log {
     size: u64,
-    sync: Durable,
+    sync: Option<Durable>,
 }
 
 impl Workload for Log {
@@ -58,7 +55,7 @@ struct Ready {
     root: Arc<dyn Dir>,
     size: u64,
     contents: Arc<Contents>,
-    sync: Durable,
+    sync: Option<Durable>,
     seed: u64,
 }
 

@@ -95,7 +95,7 @@ impl Worker for Creator<'_> {
         meter.time(|meter| {
             let mut file = dir.create(&name, Append::Seek)?;
             file.write_at(0, data)?;
-            meter.fsync(file.as_mut(), Durable::All)?;
+            meter.fsync(file.as_mut(), Some(Durable::All))?;
             file.close()
         })?;
         meter.user_bytes += data.len() as u64;

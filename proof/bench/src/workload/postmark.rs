@@ -167,7 +167,7 @@ impl Hand<'_> {
         }
         meter.user_bytes += size;
         if work.fsync {
-            meter.fsync(file.as_mut(), Durable::All)?;
+            meter.fsync(file.as_mut(), Some(Durable::All))?;
         }
         self.files.push(entry);
         file.close()

@@ -56,7 +56,7 @@ fn create_makes_one_file_for_each_operation() {
 #[test]
 fn overwrite_stays_inside_its_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let sample = turn(dir.path(), "overwrite-fsync", &["file-size=100000", "sync=fdatasync"], 2, 40);
+    let sample = turn(dir.path(), "overwrite", &["file-size=100000", "sync=fdatasync"], 2, 40);
     assert_eq!((sample.ops, sample.fsyncs, sample.user_bytes), (80, 80, 80 * 4096));
     assert_eq!(files(dir.path()), [("file000".to_owned(), 100_000), ("file001".to_owned(), 100_000)]);
 }
@@ -64,7 +64,7 @@ fn overwrite_stays_inside_its_file() {
 #[test]
 fn append_grows_its_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let sample = turn(dir.path(), "append-fsync", &["size=100"], 2, 30);
+    let sample = turn(dir.path(), "append", &["size=100"], 2, 30);
     assert_eq!((sample.ops, sample.fsyncs, sample.user_bytes), (60, 60, 6000));
     assert_eq!(files(dir.path()), [("log000".to_owned(), 3000), ("log001".to_owned(), 3000)]);
 }
@@ -155,7 +155,7 @@ fn tokubench_builds_a_balanced_tree() {
 #[test]
 fn names_and_parameters_are_checked() {
     assert!(find("copy").err().expect("unknown").to_string().contains("create-fsync"));
-    let definition = find("overwrite-fsync").expect("workload");
+    let definition = find("overwrite").expect("workload");
     let params = Params::new(definition, &["file-size=1k".to_owned()]).expect("params");
     assert!((definition.build)(&params).is_err(), "a write has to fit into the file");
 }

@@ -94,7 +94,7 @@ impl Worker for Hand<'_> {
                 Flow::Append => self.append(meter)?,
                 Fsync => {
                     let file = &mut opened(&mut self.open)?.file;
-                    meter.time(|meter| meter.fsync(file.as_mut(), Durable::All))?;
+                    meter.time(|meter| meter.fsync(file.as_mut(), Some(Durable::All)))?;
                 }
                 Open => self.open(meter)?,
                 ReadWhole => self.read_whole(meter)?,
