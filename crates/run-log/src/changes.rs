@@ -12,7 +12,7 @@
 use crate::call::Call;
 use crate::client::{Client, LONGEST_LOOK_NS, wall_ns};
 use crate::error::Result;
-use crate::format::{RawTimes, RecordHead, slot};
+use crate::format::{RawTimes, RecordHead, SlotKey, slot};
 use crate::look::{Look, Times};
 use crate::slot::Slot;
 use zerocopy::{FromZeros, IntoBytes};
@@ -25,7 +25,7 @@ impl Client {
     /// The kernel's.
     pub fn truncate<C: Call>(
         &self,
-        (index, incarnation): (u32, u64),
+        SlotKey { index, incarnation }: SlotKey,
         call: &C,
         len: u64,
         change: impl Fn() -> std::result::Result<(), C::Fail>,
@@ -53,7 +53,7 @@ impl Client {
                 return if kept { done } else { self.give_up(&slot, incarnation, call).and(done) };
             }
         }
-        self.unlogged((index, incarnation), call, change)?
+        self.unlogged(SlotKey { index, incarnation }, call, change)?
     }
 
     /// What a trusted file looks like, if it is as expected. The caller has the lock.
@@ -91,7 +91,7 @@ impl Client {
     /// The kernel's.
     pub fn set_times<C: Call>(
         &self,
-        (index, incarnation): (u32, u64),
+        SlotKey { index, incarnation }: SlotKey,
         call: &C,
         change: impl FnOnce() -> std::result::Result<(), C::Fail>,
         times: impl FnOnce() -> Option<Times>,
@@ -140,7 +140,7 @@ impl Client {
 
     /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says
     /// whether it is as it was.
-    pub fn kept<C: Call>(&self, (index, incarnation): (u32, u64), call: &C, change: impl FnOnce() -> bool) {
+    pub fn kept<C: Call>(&self, SlotKey { index, incarnation }: SlotKey, call: &C, change: impl FnOnce() -> bool) {
         let slot = self.log.slot(index);
         let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
         let before = held.as_ref().and_then(|_| self.expected(&slot, incarnation, call));
@@ -162,7 +162,7 @@ impl Client {
     /// The kernel's refusal to sync; the change is not made then.
     pub fn unlogged<C: Call, T>(
         &self,
-        (index, incarnation): (u32, u64),
+        SlotKey { index, incarnation }: SlotKey,
         call: &C,
         change: impl FnOnce() -> T,
     ) -> std::result::Result<T, C::Fail> {

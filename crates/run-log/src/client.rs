@@ -17,7 +17,7 @@
 use crate::Log;
 use crate::call::{Call, Place, Written};
 use crate::error::Result;
-use crate::format::{RecordHead, shared, slot};
+use crate::format::{RecordHead, SlotKey, shared, slot};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Look};
 use crate::own::{Own, own};
@@ -78,11 +78,11 @@ impl Client {
         &self.log
     }
 
-    /// The slot of a file and its incarnation; one is given to it if there is one. None: the file goes the slow way.
+    /// The slot of a file; one is given to it if there is one. None: the file goes the slow way.
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn slot(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+    pub fn slot(&self, look: &Look) -> Result<Option<SlotKey>> {
         let me = self.me(std::process::id())?;
         let Some(_held) = self.lock_table(me)? else { return Ok(None) };
         if let Some(found) = self.find(look)? {
@@ -92,7 +92,7 @@ impl Client {
         for unused in [true, false] {
             for slot in self.probes(look) {
                 if (slot.is_unused()? || !unused) && slot.give(me, look)? {
-                    return Ok(Some((slot.index, slot.incarnation()?)));
+                    return Ok(Some(SlotKey { index: slot.index, incarnation: slot.incarnation()? }));
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn unseen(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+    pub fn unseen(&self, SlotKey { index, incarnation }: SlotKey) -> Result<()> {
         let slot = self.log.slot(index);
         if slot.incarnation()? == incarnation { slot.distrust() } else { Ok(()) }
     }
@@ -140,11 +140,11 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+    pub fn find(&self, look: &Look) -> Result<Option<SlotKey>> {
         for slot in self.probes(look) {
             let incarnation = slot.incarnation()?;
             if incarnation != 0 && slot.key()? == [look.dev, look.ino, look.birth] {
-                return Ok(Some((slot.index, incarnation)));
+                return Ok(Some(SlotKey { index: slot.index, incarnation }));
             }
         }
         Ok(None)
@@ -157,7 +157,7 @@ impl Client {
     pub fn is_logged(&self, look: &Look) -> Result<bool> {
         let me = self.me(std::process::id())?;
         let Some(_held) = self.lock_table(me)? else { return Ok(true) };
-        let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
+        let slot = self.find(look)?.map(|key| self.log.slot(key.index));
         slot.map_or(Ok(false), |slot| Ok(slot.is_live()? || slot.is_trusted()?))
     }
 
@@ -167,7 +167,7 @@ impl Client {
     /// The kernel's.
     pub fn write<C: Call>(
         &self,
-        (index, incarnation): (u32, u64),
+        SlotKey { index, incarnation }: SlotKey,
         call: &C,
     ) -> std::result::Result<Written<usize>, C::Fail> {
         let slot = self.log.slot(index);
@@ -266,9 +266,11 @@ impl Client {
         let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS + wrote as u64);
         // Whatever the look has said: the offset has to move.
         let moved = place != Place::Cursor || call.moved(start + wrote as u64);
-        let at = Wrote { start, len: wrote as u64, before };
         let noted = match after {
-            Some(after) if moved => self.note(me, (slot, incarnation), call, &at, &after).unwrap_or(false),
+            Some(after) if moved => {
+                let wrote = Wrote { start, len: wrote as u64, before, after };
+                self.note(me, slot, incarnation, call, &wrote).unwrap_or(false)
+            }
             _ => false,
         };
         let synced = match noted {
@@ -309,17 +311,10 @@ impl Client {
         len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
     }
 
-    /// Logs what was written. False if what the file looks like `after` it is not what that write alone makes of it, or
-    /// if there is no room.
-    fn note<C: Call>(
-        &self,
-        me: u64,
-        (slot, incarnation): (&Slot<'_>, u64),
-        call: &C,
-        wrote: &Wrote,
-        after: &Look,
-    ) -> Result<bool> {
-        let end = wrote.start + wrote.len;
+    /// Logs what was written. False if the file does not look afterwards as that write alone makes it, or if there is
+    /// no room.
+    fn note<C: Call>(&self, me: u64, slot: &Slot<'_>, incarnation: u64, call: &C, wrote: &Wrote) -> Result<bool> {
+        let (after, end) = (&wrote.after, wrote.start + wrote.len);
         let as_expected =
             after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.ctime >= wrote.before.ctime;
         if !as_expected {
@@ -380,7 +375,11 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
+    pub fn sync<C: Call>(
+        &self,
+        SlotKey { index, incarnation }: SlotKey,
+        call: &C,
+    ) -> std::result::Result<bool, C::Fail> {
         let slot = self.log.slot(index);
         let Some(_held) = self.me(call.process()).and_then(|me| slot.lock_once(me)).ok().flatten() else {
             return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
@@ -465,7 +464,7 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn map(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+    pub fn map(&self, SlotKey { index, incarnation }: SlotKey) -> Result<()> {
         let slot = self.log.slot(index);
         if slot.incarnation()? == incarnation { slot.map() } else { Ok(()) }
     }
@@ -487,6 +486,7 @@ struct Wrote {
     start: u64,
     len: u64,
     before: Look,
+    after: Look,
 }
 
 /// Nanoseconds since 1970.

@@ -10,7 +10,7 @@
 use crate::call::{Call, Written};
 use crate::client::{Client, is_of, is_still};
 use crate::error::Result;
-use crate::format::slot;
+use crate::format::{SlotKey, slot};
 use crate::slot::Slot;
 
 impl Client {
@@ -81,13 +81,13 @@ impl Client {
     /// The kernel's.
     pub fn appeared<C: Call>(
         &self,
-        (index, incarnation): (u32, u64),
+        key: SlotKey,
         call: &C,
         answer: std::result::Result<usize, C::Fail>,
     ) -> std::result::Result<usize, C::Fail> {
         // If the memory fails nothing is trusted anyway.
-        let _ = self.unseen((index, incarnation));
-        self.promised(&self.log.slot(index), incarnation, call, answer)
+        let _ = self.unseen(key);
+        self.promised(&self.log.slot(key.index), key.incarnation, call, answer)
     }
 
     /// Syncs for real without the file's lock, and retires what was logged before.
@@ -142,7 +142,7 @@ impl Client {
 
     /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real
     /// otherwise.
-    pub fn sync_logged<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> bool {
+    pub fn sync_logged<C: Call>(&self, SlotKey { index, incarnation }: SlotKey, call: &C) -> bool {
         let slot = self.log.slot(index);
         if !slot.is_trusted().unwrap_or(false) {
             return false;
@@ -156,31 +156,24 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn sync_at_once<C: Call>(
-        &self,
-        (index, incarnation): (u32, u64),
-        call: &C,
-    ) -> std::result::Result<(), C::Fail> {
-        self.sync_and_retire(&self.log.slot(index), incarnation, call)
+    pub fn sync_at_once<C: Call>(&self, key: SlotKey, call: &C) -> std::result::Result<(), C::Fail> {
+        self.sync_and_retire(&self.log.slot(key.index), key.incarnation, call)
     }
 
     /// A write by such a one, unseen: the file is not trusted any more, and what the write has promised is synced.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn write_at_once<C: Call>(
-        &self,
-        (index, incarnation): (u32, u64),
-        call: &C,
-    ) -> std::result::Result<usize, C::Fail> {
-        if !is_still(&self.log.slot(index), incarnation, call) {
+    pub fn write_at_once<C: Call>(&self, key: SlotKey, call: &C) -> std::result::Result<usize, C::Fail> {
+        let slot = self.log.slot(key.index);
+        if !is_still(&slot, key.incarnation, call) {
             return call.write();
         }
         // If the memory fails nothing is trusted anyway.
-        let _ = self.map((index, incarnation));
-        let wrote = self.told(&self.log.slot(index), incarnation, call, call.write())?;
+        let _ = self.map(key);
+        let wrote = self.told(&slot, key.incarnation, call, call.write())?;
         if wrote > 0 && call.durable() {
-            self.sync_at_once((index, incarnation), call)?;
+            self.sync_at_once(key, call)?;
         }
         Ok(wrote)
     }

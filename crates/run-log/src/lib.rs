@@ -42,7 +42,7 @@ pub use call::{Call, Place, Written};
 pub use client::Client;
 pub use drain::{Drain, Drained, Files, Sought, System};
 pub use error::{Result, RunLogError};
-pub use format::{HORIZON_NS, RUN_LOG_VERSION};
+pub use format::{HORIZON_NS, RUN_LOG_VERSION, SlotKey};
 pub use handle::Handle;
 pub use log::{Log, LogOptions, Opened};
 pub use look::{FileKind, Identity, Look, Subject, Times, is_ext4, multigrain, names_why_not};
