@@ -314,6 +314,17 @@ impl DataMode {
     }
 }
 
+/// What is copied from file to file: bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRange {
+    /// Where they begin in the file that is read.
+    pub from: u64,
+    /// Where they go in the other.
+    pub to: u64,
+    /// How many.
+    pub len: u64,
+}
+
 /// What two files exchange and how, as XFS_IOC_EXCHANGE_RANGE has it: see [`crate::FileRanges::exchange`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {

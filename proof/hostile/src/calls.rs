@@ -5,7 +5,8 @@ use crate::image::Seed;
 use crate::input::Input;
 use ondol_env::Timestamp;
 use ondol_volume::{
-    Batch, Caller, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume,
+    Batch, Caller, CopyRange, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime,
+    SetXattr, Volume,
 };
 
 /// Which calls an input makes, mostly.
@@ -238,10 +239,10 @@ impl<'a> Calls<'a> {
             28 => {
                 drop(v.files().seek(ino, at, Seek::Hole));
                 let (to, to_at, len) = (self.ino(input), Self::offset(input), Self::offset(input));
-                drop(v.ranges().copy_range(ino, at, to, to_at, len, input.one_in(2)));
+                drop(v.ranges().copy_range(ino, to, CopyRange { from: at, to: to_at, len: len }, input.one_in(2)));
                 self.guard.begin("exchange");
                 for len in [None, Some(len)] {
-                    drop(v.ranges().exchange((ino, at), (to, to_at), &Exchange { len, ..Exchange::default() }));
+                    drop(v.ranges().exchange(ino, at, to, to_at, &Exchange { len, ..Exchange::default() }));
                 }
             }
             29 => {

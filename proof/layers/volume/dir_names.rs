@@ -2,7 +2,7 @@
 
 use crate::dir_rig::{Fs, TOP, USER, as_file, fsck, mkfs, run};
 use ondol_testkit::{over_engines, over_two_engines};
-use ondol_volume::{Caller, Error, FileType, Ino, Rename, SetAttr};
+use ondol_volume::{Caller, CopyRange, Error, FileType, Ino, Rename, SetAttr};
 
 over_engines! {
     names_that_cannot_be,
@@ -167,9 +167,9 @@ fn immutable_and_append_only() {
     // As a descriptor that was open before: an append-only file may be written to anywhere, an immutable one not even
     // with nothing.
     v.files().write(tail, 0, b"some").unwrap();
-    assert_eq!(v.ranges().copy_range(tail, 0, tail, 8, 4, false).unwrap(), 4);
-    assert_eq!(v.ranges().copy_range(tail, 100, tail, 0, 4, false).unwrap(), 0);
-    refused(v.ranges().copy_range(tail, 100, frozen, 0, 4, false).map(drop));
+    assert_eq!(v.ranges().copy_range(tail, tail, CopyRange { from: 0, to: 8, len: 4 }, false).unwrap(), 4);
+    assert_eq!(v.ranges().copy_range(tail, tail, CopyRange { from: 100, to: 0, len: 4 }, false).unwrap(), 0);
+    refused(v.ranges().copy_range(tail, frozen, CopyRange { from: 100, to: 0, len: 4 }, false).map(drop));
     refused(v.names().rename(TOP, b"lost+found", still, b"x", Rename::Replace));
     fs.check("flags");
 }

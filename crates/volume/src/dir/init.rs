@@ -52,7 +52,7 @@ impl NewInode<'_> {
     /// # Errors
     /// `NoSpace` when inherited ACLs fit nowhere; corruption.
     pub(super) fn plan(&self, view: &mut dyn View, parent: Ino) -> Result<(Inherited, Needs)> {
-        let inherited = xattr::inherit(view, parent, self.file_type, (self.perm, self.caller))?;
+        let inherited = xattr::inherit(view, parent, self.file_type, self.perm, self.caller)?;
         let acls = inherited.needs(view)?;
         let mut needs = Needs { journal: INODE_COST + acls.journal, blocks: acls.blocks };
         if self.file_type == FileType::Directory || self.target.len() > FAST_SYMLINK_MAX {

@@ -22,7 +22,7 @@ pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -
         op.inode_mut(ino)?.flags.remove(InodeFlags::INDEX);
     }
     match slot {
-        Slot::Leaf { block, gap } => put(op, &dir, (block, gap), new),
+        Slot::Leaf { block, gap } => put(op, &dir, block, gap, new),
         Slot::Append => append(op, &dir, new),
         Slot::Convert => convert(op, &dir, new),
         Slot::Split(path) => htree::insert_split(op, &dir, *path, new),
@@ -33,7 +33,7 @@ pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -
 }
 
 /// Into a block with room, at `gap` or, without one, once its entries are packed and perhaps moved.
-fn put(op: &mut Op<'_>, dir: &Dir, (block, gap): (u64, Option<usize>), new: NewEntry<'_>) -> Result<()> {
+fn put(op: &mut Op<'_>, dir: &Dir, block: u64, gap: Option<usize>, new: NewEntry<'_>) -> Result<()> {
     let old = op.block(block, dir.leaf_kind())?;
     let leaf = dir.leaf(&old, block)?;
     if let Some(gap) = gap {
