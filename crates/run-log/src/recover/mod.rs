@@ -330,10 +330,7 @@ pub fn recover_to(log: &Log, home: &dyn Home) -> Result<Recovered> {
     let mut elsewhere = Elsewhere::new(home, known);
     for file in files {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
-        let outcome = match &file.identity {
-            None => Outcome::Unreachable("the slot that names it is damaged".into()),
-            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot, &|| home.now_ns())?,
-        };
+        let outcome = bring::bring(log, &mut elsewhere, &file, same_boot, &|| home.now_ns())?;
         if !matches!(outcome, Outcome::Unreachable(_)) {
             log.retire(&file)?;
         }

@@ -4,7 +4,7 @@ use super::{FIRST_BLOCK, Needs, new_block, type_code};
 use crate::op::{Op, View};
 use crate::xattr::{self, Inherited};
 use crate::{Caller, Error, Ino, Result, Volume, file, kind};
-use ondol_format::dirent::DirBlockMut;
+use ondol_format::dirent::{DirBlockMut, Dots};
 use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
 use ondol_format::{Incompat, Place, RoCompat};
 
@@ -132,7 +132,7 @@ pub(crate) fn init_dir(op: &mut Op<'_>, ino: Ino, parent: Ino) -> Result<()> {
     let sb = &op.vol().shared.sb;
     let mut bytes = vec![0; sb.block_size() as usize];
     let (filetype, csum) = (sb.has_incompat(Incompat::FILETYPE), sb.features().has_metadata_csum());
-    DirBlockMut::init_dot_dotdot(&mut bytes, ino, parent, filetype, csum, Place::inode(ino));
+    DirBlockMut::init_dot_dotdot(&mut bytes, Dots { ino, parent, filetype }, csum, Place::inode(ino));
     new_block(op, ino, kind::dir_leaf(ino, generation), &bytes).map(|_| ())
 }
 
