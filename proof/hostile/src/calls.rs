@@ -5,8 +5,8 @@ use crate::image::Seed;
 use crate::input::Input;
 use ondol_env::Timestamp;
 use ondol_volume::{
-    Batch, Caller, CopyRange, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime,
-    SetXattr, Volume,
+    Batch, Caller, CopyRange, Device, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr,
+    SetTime, SetXattr, Volume,
 };
 
 /// Which calls an input makes, mostly.
@@ -139,7 +139,13 @@ impl<'a> Calls<'a> {
             0..=3 => self.found(v.names().lookup(dir, &name)),
             4..=6 => self.found(v.names().create(dir, &name, 0o644, OWNER)),
             7..=9 => self.found(v.names().mkdir(dir, &name, 0o755, OWNER)),
-            10 => self.found(v.names().mknod(dir, &name, input.u16(), (input.u32(), input.u32()), OWNER)),
+            10 => self.found(v.names().mknod(
+                dir,
+                &name,
+                input.u16(),
+                Device { major: input.u32(), minor: input.u32() },
+                OWNER,
+            )),
             11 => {
                 let target = vec![b't'; usize::from(input.u16()) % 5000];
                 self.found(v.names().symlink(dir, &name, &target, OWNER));

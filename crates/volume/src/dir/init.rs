@@ -3,7 +3,7 @@
 use super::{FIRST_BLOCK, Needs, new_block, type_code};
 use crate::op::{Op, View};
 use crate::xattr::{self, Inherited};
-use crate::{Caller, Error, Ino, Result, Volume, file, kind};
+use crate::{Caller, Device, Error, Ino, Result, Volume, file, kind};
 use ondol_format::dirent::{DirBlockMut, Dots};
 use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
 use ondol_format::{Incompat, Place, RoCompat};
@@ -18,8 +18,8 @@ pub(crate) struct NewInode<'a> {
     pub(crate) file_type: FileType,
     /// Permission bits (0o7777) as asked for.
     pub(crate) perm: u16,
-    /// Device number of a device file: major and minor.
-    pub(crate) device: (u32, u32),
+    /// Device number of a device file.
+    pub(crate) device: Device,
     /// Target of a symlink.
     pub(crate) target: &'a [u8],
     /// Its owner.
@@ -88,7 +88,7 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>, inherited: 
         FileType::Regular => init_file(op, ino)?,
         FileType::Directory => init_dir(op, ino, parent)?,
         FileType::Symlink => init_symlink(op, ino, new.target)?,
-        FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device.0, new.device.1),
+        FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device),
         FileType::Fifo | FileType::Socket => {}
     }
     inherited.apply(op, ino)?;

@@ -12,7 +12,9 @@ use crate::{Fail, Outcome};
 use ondol::{Media, OpenOptions, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, CopyRange, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
+use ondol_volume::{
+    Attr, Caller, CopyRange, Device, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes,
+};
 use std::collections::BTreeMap;
 
 /// An open volume and its handles.
@@ -334,7 +336,7 @@ impl Call<'_> {
             }
             Op::Mkfifo { path, mode } => {
                 let (dir, name) = self.parent(path)?;
-                volume.names().mknod(dir, name, FileType::Fifo.mode_bits() | mode, (0, 0), caller)?;
+                volume.names().mknod(dir, name, FileType::Fifo.mode_bits() | mode, Device::default(), caller)?;
             }
             Op::Symlink { path, target } => {
                 let (dir, name) = self.parent(path)?;
