@@ -270,13 +270,13 @@ impl Home {
     /// anything else is written.
     fn attach(&self, sorted: u64, survey: Option<&Survey>) -> Result<(), HomeError> {
         let writer = self.writer()?;
-        self.start_shipper(writer);
+        writer.start_shipper();
         let mut order = writer.order.lock();
         // What the last writer has left out and not noted lies before all that this one puts.
         self.drive("noting what is not in the log", writer.flusher.note(Some(sorted)))?;
-        self.join(writer, &mut order, survey)?;
+        writer.join(&mut order, survey)?;
         order.epoch = self.header.epoch;
-        self.put_header(writer, &mut order, self.header)
+        writer.put_header(&mut order, self.header)
     }
 }
 
