@@ -4,7 +4,7 @@
 //! of a file. Which call is which record: `name_record`.
 
 use crate::call::Written;
-use crate::client::{Client, LONGEST_LOOK_NS};
+use crate::client::{Client, LONGEST_LOOK_NS, Tracked};
 use crate::error::Result;
 use crate::format::{RecordHead, SlotKey, shared, slot};
 use crate::lock::Held;
@@ -233,7 +233,8 @@ impl Client {
     fn expected_dirs<C: NameCall>(&self, dirs: &Dirs<'_>, call: &C) -> Option<Vec<Look>> {
         let looks: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
         let fits = |(dir, before): (&Dir<'_>, &Look)| {
-            dir.slot.expected().is_ok_and(|expected| expected == *before) && self.fits(&dir.slot, dir.incarnation, 0)
+            let file = Tracked { client: self, slot: dir.slot, incarnation: dir.incarnation };
+            dir.slot.expected().is_ok_and(|expected| expected == *before) && file.fits(0)
         };
         let looks = looks.filter(|looks| dirs.all.iter().zip(looks).all(fits));
         if looks.is_none() {
@@ -256,7 +257,7 @@ impl Client {
         let second = replaced.as_ref().map_or(Some(None), |file| self.lock_known(dirs.me, file, Slot::try_lock))?;
         if change != Change::Remove {
             let file = first.as_ref().filter(|file| file.slot.is_trusted().unwrap_or(false))?;
-            self.acknowledge(&file.slot, file.incarnation).ok()?;
+            Tracked { client: self, slot: file.slot, incarnation: file.incarnation }.acknowledge().ok()?;
         }
         let known = [first, second];
         known.iter().flatten().try_for_each(|file| self.in_order(&file.slot, dirs)).ok()?;
@@ -267,11 +268,7 @@ impl Client {
     /// one.
     fn in_order(&self, slot: &Slot<'_>, dirs: &Dirs<'_>) -> Result<()> {
         let dir = slot.load(slot::NAME_DIR)?;
-        if dirs.all.iter().any(|known| u64::from(known.slot.index) + 1 == dir) {
-            Ok(())
-        } else {
-            self.persist_name(slot)
-        }
+        if dirs.all.iter().any(|known| u64::from(known.slot.index) + 1 == dir) { Ok(()) } else { slot.persist_name() }
     }
 
     /// Locks the slot of a file, if it has one; none if that cannot be had. The second file is only tried, since two
