@@ -15,7 +15,7 @@
 //! A file that has a slot is handled by it wherever its path is now: later promises must retire its records.
 
 use crate::Log;
-use crate::call::{Call, Place, Written};
+use crate::call::{Call, Place, WriteCall, Written};
 use crate::error::Result;
 use crate::format::{RecordHead, SlotKey, shared, slot};
 use crate::lock::{self, Held};
@@ -165,7 +165,7 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn write<C: Call>(&self, key: SlotKey, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    pub fn write<C: WriteCall>(&self, key: SlotKey, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
         let file = self.tracked(key);
         let slot = &file.slot;
         // A second round comes after trust was lost or won meanwhile; whoever has no luck then takes it away.
@@ -283,7 +283,7 @@ impl Tracked<'_> {
     }
 
     /// A plain write that has been counted in.
-    fn plain<C: Call>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    fn plain<C: WriteCall>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
         let answer = call.write();
         // If the memory fails, the file is never trusted again.
         let _ = self.slot.leave();
@@ -291,7 +291,7 @@ impl Tracked<'_> {
     }
 
     /// A write that cannot have the lock.
-    fn around<C: Call>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    fn around<C: WriteCall>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
         if call.may_be_durable() && !self.is_of(call) {
             return Ok(Written::Stale);
         }
@@ -305,7 +305,7 @@ impl Tracked<'_> {
 
     /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and
     /// nothing was written.
-    fn logged<C: Call>(&self, call: &C, begins: bool) -> Option<std::result::Result<Written<usize>, C::Fail>> {
+    fn logged<C: WriteCall>(&self, call: &C, begins: bool) -> Option<std::result::Result<Written<usize>, C::Fail>> {
         let locked = self.client.me(call.process()).and_then(|me| Ok(self.slot.lock(me)?.map(|held| (me, held))));
         let Some((me, held)) = locked.ok().flatten() else { return Some(self.around(call)) };
         if !self.slot.is_trusted().unwrap_or(false) {
@@ -381,7 +381,7 @@ impl Tracked<'_> {
 
     /// Logs what was written. False if the file does not look afterwards as that write alone makes it, or if there is
     /// no room.
-    fn note<C: Call>(&self, me: u64, call: &C, wrote: &Wrote) -> Result<bool> {
+    fn note<C: WriteCall>(&self, me: u64, call: &C, wrote: &Wrote) -> Result<bool> {
         let (after, end) = (&wrote.after, wrote.start + wrote.len);
         let as_expected =
             after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.ctime >= wrote.before.ctime;

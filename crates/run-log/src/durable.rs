@@ -7,7 +7,7 @@
 //! What syncs past the log (sync(2), msync(2) and their kin) makes the whole log durable before: else, of two writes to
 //! one place, the older could be durable in the log and the newer not, and recovery would put the older over the newer.
 
-use crate::call::{Call, Written};
+use crate::call::{Call, WriteCall, Written};
 use crate::client::{Client, Tracked};
 use crate::error::Result;
 use crate::format::{SlotKey, slot};
@@ -18,7 +18,7 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn appeared<C: Call>(
+    pub fn appeared<C: WriteCall>(
         &self,
         key: SlotKey,
         call: &C,
@@ -54,7 +54,7 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn write_at_once<C: Call>(&self, key: SlotKey, call: &C) -> std::result::Result<usize, C::Fail> {
+    pub fn write_at_once<C: WriteCall>(&self, key: SlotKey, call: &C) -> std::result::Result<usize, C::Fail> {
         let file = self.tracked(key);
         if !file.is_still(call) {
             return call.write();
@@ -81,7 +81,7 @@ impl Client {
 
 impl Tracked<'_> {
     /// The file is not trusted, and a durable write is to try whether it can be.
-    pub(crate) fn begins<C: Call>(&self, call: &C) -> Result<bool> {
+    pub(crate) fn begins<C: WriteCall>(&self, call: &C) -> Result<bool> {
         if !call.may_be_durable() || !self.slot.may_trust()? || !call.durable() {
             return Ok(false);
         }
@@ -99,7 +99,7 @@ impl Tracked<'_> {
 
     /// A durable write to a file that is not trusted, and a sync for real behind it, which may begin trust. The caller
     /// has the lock, so others with such writes wait and are not in the way.
-    pub(crate) fn begin<C: Call>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    pub(crate) fn begin<C: WriteCall>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
         call.look()?;
         if !self.is_still(call) {
             return Ok(Written::Stale);
@@ -115,7 +115,7 @@ impl Tracked<'_> {
 
     /// What a write past the log has done. If the kernel has promised it, no older record may come back over it; nor
     /// may the file be written to for long while records are live, which recovery would take for somebody else's doing.
-    pub(crate) fn promised<C: Call>(
+    pub(crate) fn promised<C: WriteCall>(
         &self,
         call: &C,
         answer: std::result::Result<usize, C::Fail>,
@@ -155,7 +155,7 @@ impl Tracked<'_> {
     }
 
     /// What the kernel has answered to a write: it may have told that the disk refuses what was written before.
-    pub(crate) fn told<C: Call>(
+    pub(crate) fn told<C: WriteCall>(
         &self,
         call: &C,
         answer: std::result::Result<usize, C::Fail>,

@@ -38,7 +38,7 @@ mod recover;
 pub mod rigs;
 mod slot;
 
-pub use call::{Call, Place, Written};
+pub use call::{Call, Place, WriteCall, Written};
 pub use client::Client;
 pub use drain::{Drain, Drained, Files, Sought, System};
 pub use error::{Result, RunLogError};
@@ -50,6 +50,6 @@ pub use name_record::{Change, NameRecord, Names};
 pub use names::{NameCall, Side};
 pub use newest::{Piece, newest};
 pub use recover::{
-    Found, FoundDir, FoundFile, Home, Kept, Listed, Mounted, Outcome, Record, Recovered, Touched, Tree, found, give_up,
-    recover, recover_to, touched,
+    Found, FoundDir, FoundFile, Home, Kept, Listed, Lookup, Mounted, Outcome, Record, Recovered, Touched, Tree, found,
+    give_up, recover, recover_to, touched,
 };

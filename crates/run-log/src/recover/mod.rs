@@ -17,7 +17,7 @@ use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
 use elsewhere::Elsewhere;
-pub use home::{Home, Listed, Mounted};
+pub use home::{Home, Listed, Lookup, Mounted};
 pub use kept::{Kept, Touched, touched};
 pub use place::Tree;
 pub(crate) use place::{For, Place, Trees};

@@ -4,7 +4,9 @@ use crate::format::SlotKey;
 use crate::name_record::{Change, Names};
 use crate::recover::Outcome;
 use crate::slot::Begun;
-use crate::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Side, Subject, Written};
+use crate::{
+    Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Side, Subject, WriteCall, Written,
+};
 use ondol_medium::{Nvm, Pool, PoolSpec};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -114,12 +116,14 @@ impl Call for OneCall {
         false
     }
 
-    fn refuses_write(&self, (): &()) -> bool {
-        false
-    }
-
     fn identity(&self) -> Option<Identity> {
         self.identity.clone()
+    }
+}
+
+impl WriteCall for OneCall {
+    fn refuses_write(&self, (): &()) -> bool {
+        false
     }
 
     fn write(&self) -> Result<usize, ()> {
