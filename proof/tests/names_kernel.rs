@@ -4,7 +4,7 @@
 mod names;
 
 use names::{Sides, kernel, told};
-use ondol::{Caller, FileType, FsxAttr, SetAttr};
+use ondol::{Caller, Device, FileType, FsxAttr, SetAttr};
 use ondol_testkit::image::Spec;
 use ondol_testkit::op::Acl;
 use rustix::fs::{self, AtFlags, CWD, IFlags, Mode, OFlags};
@@ -66,7 +66,9 @@ fn make_as(sides: &Sides, dir: &str, name: &str, kind: &str, (mode, umask): (u16
         }
         "mkfifo" => {
             fs::mknodat(CWD, &at, fs::FileType::Fifo, bits, 0).unwrap();
-            ours.names().mknod(parent, name.as_bytes(), FileType::Fifo.mode_bits() | mode, (0, 0), caller).unwrap();
+            ours.names()
+                .mknod(parent, name.as_bytes(), FileType::Fifo.mode_bits() | mode, Device::default(), caller)
+                .unwrap();
         }
         _ => {
             use std::os::fd::AsRawFd;

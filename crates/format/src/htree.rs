@@ -4,9 +4,9 @@
 //! free entry. Entry 0 has no hash of its own (its place holds limit and count): it covers everything below entry 1.
 
 use crate::csum::crc32c;
+use crate::dirent::Dots;
 use crate::error::{Place, Result};
 use crate::hash::HashVersion;
-use crate::inode::FileType;
 
 const DX: &str = "htree block";
 /// Bytes of an entry.
@@ -184,21 +184,15 @@ pub struct DxBlockMut<'a> {
 }
 
 impl<'a> DxBlockMut<'a> {
-    /// Makes `block` the root of directory `ino` below `parent`, with one entry for leaf `first`.
-    pub fn init_root(
-        block: &'a mut [u8],
-        (ino, parent): (u32, u32),
-        info: RootInfo,
-        first: u32,
-        (filetype, csum): (bool, bool),
-    ) -> DxBlockMut<'a> {
+    /// Makes `block` the root of a directory, with one entry for leaf `first`.
+    pub fn init_root(block: &'a mut [u8], dots: Dots, info: RootInfo, first: u32, csum: bool) -> DxBlockMut<'a> {
         block.fill(0);
-        let kind = if filetype { FileType::Directory.dirent_code() } else { 0 };
+        let kind = dots.code();
         let rest = (block.len().saturating_sub(12) as u16).to_le_bytes();
         if let Some(head) = block.first_chunk_mut::<ROOT_ENTRIES>() {
-            head[..4].copy_from_slice(&ino.to_le_bytes());
+            head[..4].copy_from_slice(&dots.ino.to_le_bytes());
             head[4..9].copy_from_slice(&[12, 0, 1, kind, b'.']);
-            head[12..16].copy_from_slice(&parent.to_le_bytes());
+            head[12..16].copy_from_slice(&dots.parent.to_le_bytes());
             head[16..22].copy_from_slice(&[rest[0], rest[1], 2, kind, b'.', b'.']);
             head[INFO + 4..].copy_from_slice(&[info.hash_version as u8, 8, info.indirect_levels, 0]);
         }

@@ -124,7 +124,7 @@ pub(crate) fn write_many(
         let written = run.map_or(Ok(()), |run| write_run(&*store, block_size, run));
         written.inspect_err(|_| failed.store(true, Relaxed))
     };
-    each(threads, (count, 1), "ondol-writer", work)?.into_iter().collect()
+    each(threads, count, 1, "ondol-writer", work)?.into_iter().collect()
 }
 
 /// What of `images` follows each other, at most [`MERGE`] blocks at a time.

@@ -71,7 +71,7 @@ pub trait Client: Send + Sync {
     /// Computes the derived values (checksums, free counts) of an image of metadata that goes to journal or home, from
     /// that image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
     /// since its last seal.
-    fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches);
+    fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images) -> Patches;
 
     /// The block that has values derived from a block of this kind, as a descriptor has of its bitmaps: it goes
     /// wherever the other goes. None for most.

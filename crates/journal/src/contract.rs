@@ -140,8 +140,8 @@ impl dyn Engine + '_ {
     /// # Errors
     /// The store's failure.
     pub fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        let (common, base) = (self.common(), self.common().byte_offset(block));
-        crate::data::read(&common.cache, &*common.store, base, block, offset, buf)
+        let common = self.common();
+        crate::data::read(&common.cache, &*common.store, block, offset, buf)
     }
 
     /// Lends `len` bytes of data starting `offset` bytes into `block`, which may span many consecutive blocks, as

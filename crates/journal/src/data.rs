@@ -4,17 +4,10 @@ use crate::Result;
 use crate::cache::Cache;
 use ondol_block::BlockStore;
 
-/// Reads from byte `offset` of `block` on, which lies at byte `base` of the store: block by block what `cache` has,
-/// runs of others in one read.
-pub(crate) fn read(
-    cache: &Cache,
-    store: &dyn BlockStore,
-    base: u64,
-    block: u64,
-    offset: usize,
-    buf: &mut [u8],
-) -> Result<()> {
+/// Reads from byte `offset` of `block` on: block by block what `cache` has, runs of others in one read.
+pub(crate) fn read(cache: &Cache, store: &dyn BlockStore, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
     let size = cache.block_size();
+    let base = block * size as u64;
     let (mut at, mut home_from) = (offset, offset);
     let end = offset + buf.len();
     while at < end {

@@ -103,8 +103,8 @@ impl Sources<'_> {
             None => Ok(None),
             Some(Some(pinned)) => Ok(Some(Piece::Stored(pinned, part))),
             Some(None) => {
-                let (mut bytes, base) = (vec![0; part.len()], block * self.block_size as u64);
-                crate::data::read(cache, self.store, base, block, part.start, &mut bytes)?;
+                let mut bytes = vec![0; part.len()];
+                crate::data::read(cache, self.store, block, part.start, &mut bytes)?;
                 Ok(Some(Piece::Copied(bytes)))
             }
         }

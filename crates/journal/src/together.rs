@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// As [`together`].
 pub(crate) fn each<T: Send + 'static>(
     threads: usize,
-    (count, at_once): (usize, usize),
+    count: usize,
+    at_once: usize,
     name: &str,
     work: impl Fn(usize) -> T + Send + Sync + 'static,
 ) -> Result<Vec<T>> {

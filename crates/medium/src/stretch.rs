@@ -83,7 +83,7 @@ impl Stretch {
         populate: bool,
     ) -> rustix::io::Result<()> {
         let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
-        self.map_as(at, len, (ProtFlags::READ, flags), (file, offset))
+        self.map_as(at..at + len, ProtFlags::READ, flags, file, offset)
     }
 
     /// As [`Stretch::map`], and what is stored there is stored to the file.
@@ -91,7 +91,7 @@ impl Stretch {
     /// # Errors
     /// As [`Stretch::map`]; nothing may follow but dropping it.
     pub(crate) fn map_stored(&mut self, at: usize, len: usize, file: &File, offset: u64) -> rustix::io::Result<()> {
-        self.map_as(at, len, (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED), (file, offset))
+        self.map_as(at..at + len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, offset)
     }
 
     /// As [`Stretch::map`], so that pages can be parted from the file's. What is stored to those of the file shows
@@ -100,7 +100,7 @@ impl Stretch {
     /// # Errors
     /// As [`Stretch::map`]; nothing may follow but dropping it.
     pub(crate) fn map_private(&mut self, at: usize, len: usize, file: &File, offset: u64) -> rustix::io::Result<()> {
-        self.map_as(at, len, (ProtFlags::READ, ZEROS), (file, offset))?;
+        self.map_as(at..at + len, ProtFlags::READ, ZEROS, file, offset)?;
         self.allow_stores(at, len)
     }
 
@@ -118,11 +118,13 @@ impl Stretch {
 
     fn map_as(
         &mut self,
-        at: usize,
-        len: usize,
-        (prot, flags): (ProtFlags, MapFlags),
-        (file, offset): (&File, u64),
+        bytes: Range<usize>,
+        prot: ProtFlags,
+        flags: MapFlags,
+        file: &File,
+        offset: u64,
     ) -> rustix::io::Result<()> {
+        let (at, len) = (bytes.start, bytes.len());
         let to = self.place(at, len)?;
         // SAFETY: the range lies in the reservation, which is ours, and no reference to its words is alive beside `&mut
         // self`.

@@ -63,7 +63,7 @@ impl Contents {
             }
             Found::Log(area, tail) => (area, tail),
         };
-        let found = Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage)?;
+        let found = Self::read_all(area, PageArea::of(pool, AreaKind::JOURNAL_PAGES), tail, on_damage)?;
         found.area.mend(found.tail)?;
         Ok(found)
     }
@@ -76,7 +76,7 @@ impl Contents {
         match Area::find(pool, [0; 16])? {
             Found::Nothing(_) => Ok(None),
             Found::Log(area, tail) => {
-                Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage).map(Some)
+                Self::read_all(area, PageArea::of(pool, AreaKind::JOURNAL_PAGES), tail, on_damage).map(Some)
             }
         }
     }
@@ -148,7 +148,7 @@ impl Contents {
         Ok((self.area, self.pages, tail))
     }
 
-    fn read_all((area, pages): (Area, Option<PageArea>), tail: Tail, on_damage: OnDamage) -> Result<Self> {
+    fn read_all(area: Area, pages: Option<PageArea>, tail: Tail, on_damage: OnDamage) -> Result<Self> {
         let spans = find_commits(&area, tail)?;
         // Space is given away when the tail is durable, so nothing was ever claimed further than a lap from there.
         let unused = spans.iter().map(|(span, _)| span.at + 1).fold(tail.position, u64::max) + area.lines();

@@ -101,13 +101,13 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
         engine if engine.logs_as_jbd2() => Replay::Anybody,
         _ => Replay::Ondol,
     };
-    open_whole(media, options, env, (Short::Refuse, replay))
+    open_whole(media, options, env, Short::Refuse, replay)
 }
 
 /// Opens an image for writing that nobody but Ondol is to recover, whatever the engine, to give it another journal. One
 /// that is too short becomes as long as its file.
 pub(crate) fn open_guarded(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    open_whole(media, options, env, (Short::Lengthen, |_| Replay::Ondol))
+    open_whole(media, options, env, Short::Lengthen, |_| Replay::Ondol)
 }
 
 /// What becomes of a journal that is too short to be written to.
@@ -121,7 +121,8 @@ fn open_whole(
     media: Media,
     options: &Options,
     env: Arc<dyn Env>,
-    (short, who): (Short, impl FnOnce(JournalEngine) -> Replay),
+    short: Short,
+    who: impl FnOnce(JournalEngine) -> Replay,
 ) -> Result<Composed> {
     let image = Image::open(media.store.clone())?;
     // A journal that is not there is said before anything is written.
@@ -319,7 +320,7 @@ fn replay(media: &Media, image: &Image, env: Arc<dyn Env>) -> Result<Recovered> 
     let store = &media.store;
     let journal = jbd2::info(&**store, &map)?;
     if let Some(attached) = journal.nvm {
-        let (recovered, _) = nvm::recover(media, image, (&map, attached), OnDamage::Refuse)?;
+        let (recovered, _) = nvm::recover(media, image, &map, attached, OnDamage::Refuse)?;
         return recovered_image(media, image, recovered);
     }
     if !journal.dirty && !image.needs_recovery() {

@@ -133,8 +133,8 @@ pub use ondol_format::{is_printable, line, printable};
 pub use ondol_journal::{CacheStats, EngineStats};
 pub use ondol_medium::NvmStats;
 pub use ondol_volume::{
-    Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
-    ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs, VolumeStats,
+    Atime, Attr, Caller, CopyRange, DataMode, Device, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino,
+    OnError, ROOT, Rename, ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs, VolumeStats,
 };
 pub use open::Open;
 pub use options::{BUCKET_OPTION_NAMES, JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};

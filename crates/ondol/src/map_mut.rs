@@ -136,16 +136,16 @@ impl MapMut {
     /// # Errors
     /// As [`File::map`]; the map has its stores then, and is what it was.
     pub fn discard(&mut self) -> Result<()> {
-        self.bytes = bytes_of(&self.file, self.range)?;
+        self.bytes = bytes_of(&self.file, self.range.0, self.range.1)?;
         self.stores = Stores::default();
         Ok(())
     }
 }
 
 /// Part of a file, mapped if that can be.
-fn bytes_of(file: &File, range: (u64, u64)) -> Result<Bytes> {
+fn bytes_of(file: &File, offset: u64, len: u64) -> Result<Bytes> {
     let volume = file.volume();
-    let mapped = volume.usable()?.files().view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
+    let mapped = volume.usable()?.files().view_held(file.ino(), offset, len, |pieces| Bytes::of(volume, &pieces));
     at(file.path(), mapped.and_then(|bytes| bytes))
 }
 
@@ -212,7 +212,7 @@ impl File {
         if !range.0.is_multiple_of(PAGE) {
             return at(self.path(), Err(VolumeError::Invalid("a map that does not begin at a multiple of 4096 bytes")));
         }
-        let bytes = bytes_of(self, range)?;
+        let bytes = bytes_of(self, range.0, range.1)?;
         Ok(MapMut { file: self.again()?, range, bytes, stores: Stores::default() })
     }
 }

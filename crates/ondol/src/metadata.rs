@@ -2,7 +2,7 @@
 
 use crate::path::{Follow, at, resolve};
 use crate::{File, FileType, Ino, Result, Timestamp, Volume};
-use ondol_volume::{Attr, SetAttr, SetTime};
+use ondol_volume::{Attr, Device, SetAttr, SetTime};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -91,8 +91,8 @@ impl Metadata {
         self.0.blocks
     }
 
-    /// Device number of a device file: major and minor.
-    pub fn rdev(&self) -> (u32, u32) {
+    /// Device number of a device file.
+    pub fn rdev(&self) -> Device {
         self.0.rdev
     }
 }

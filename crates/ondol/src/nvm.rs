@@ -15,7 +15,7 @@ use ondol_env::{Env, System};
 use ondol_format::Superblock;
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::scalable::{self, Replayed};
+use ondol_journal::scalable::{self, Geometry, Replayed};
 use ondol_journal::{Journal, JournalError, Kind, LogMap, Ranges, batch, remap, swap};
 use ondol_medium::{AREAS_START, Access, AreaKind, NvmModel, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
@@ -217,6 +217,10 @@ pub struct Lost {
 /// Bytes of the largest block.
 const LARGEST_BLOCK: usize = 64 << 10;
 
+fn geometry(sb: &Superblock) -> Geometry {
+    Geometry { blocks: sb.blocks_count(), block_size: sb.block_size() as usize }
+}
+
 /// What the log in a pool, if it has one, holds that is not home. Whose inodes that are only the superblock of its
 /// volume tells.
 ///
@@ -230,8 +234,8 @@ pub(crate) fn lost_in(pool: &Pool, of: Option<&Superblock>) -> Result<Lost> {
     let Some(contents) = contents else { return Ok(Lost::default()) };
     let commits = contents.commits();
     let seconds = |commit: &ondol_nvm_log::Commit| commit.time / 1_000_000_000;
-    let size = of.map_or((u64::MAX, LARGEST_BLOCK), |sb| (sb.blocks_count(), sb.block_size() as usize));
-    let changed = scalable::changed(&contents, size)?;
+    let volume = of.map_or(Geometry { blocks: u64::MAX, block_size: LARGEST_BLOCK }, geometry);
+    let changed = scalable::changed(&contents, volume)?;
     let of_block = |sb, (kind, ranges): &(Kind, Ranges)| ondol_volume::inodes_changed(sb, *kind, ranges);
     let mut inodes: Vec<u32> =
         of.into_iter().flat_map(|sb| changed.iter().flat_map(move |changed| of_block(sb, changed))).collect();
@@ -349,7 +353,8 @@ fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
 pub(crate) fn recover(
     media: &Media,
     image: &Image,
-    (map, attached): (&LogMap, Attached),
+    map: &LogMap,
+    attached: Attached,
     on_damage: OnDamage,
 ) -> Result<(Recovered, Option<String>)> {
     let is_home = |pool: &&Arc<Mutex<Pool>>| pool.lock().header().uuid == attached.pool;
@@ -380,12 +385,11 @@ pub(crate) fn recover(
         );
         return state(image, what);
     }
-    let sb = image.superblock();
-    let size = (sb.blocks_count(), sb.block_size() as usize);
     // Where things lie never changes, and a descriptor is in one sector: those at home can be believed whatever a
     // checkpoint has done to the rest.
     let client = image.shared()?;
-    let Replayed { recovered, lost } = scalable::recover(&media.store, size, &contents, &*client, &System)?;
+    let volume = geometry(image.superblock());
+    let Replayed { recovered, lost } = scalable::recover(&media.store, volume, &contents, &*client, &System)?;
     let damage = match (damage, lost_text(name, &lost)) {
         (Some(damage), Some(lost)) => Some(format!("{damage}; {lost}")),
         (damage, lost) => damage.or(lost),

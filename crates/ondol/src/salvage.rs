@@ -128,7 +128,7 @@ fn salvage_pool(media: &Media, env: Arc<dyn Env>) -> Result<ForcedReport> {
     let holding = Holding::take(&image, env)?;
     let map = media.log_map(&image)?;
     let Some(attached) = jbd2::info(&*media.store, &map)?.nvm else { return Ok(ForcedReport::default()) };
-    let (recovered, damage) = nvm::recover(media, &image, (&map, attached), OnDamage::GoOn)?;
+    let (recovered, damage) = nvm::recover(media, &image, &map, attached, OnDamage::GoOn)?;
     holding.check()?;
     let recovered = RecoverReport::replayed(recovered);
     Ok(ForcedReport { recovered, given_up: damage.into_iter().collect(), damage: None })

@@ -251,8 +251,7 @@ impl File {
     /// As [`File::map`].
     pub fn map_with(&self, prefault: Prefault) -> Result<Map> {
         self.check_readable()?;
-        let whole = (0, u64::MAX);
-        let mapped = self.volume().usable()?.files().view_held(self.ino(), whole, |pieces| {
+        let mapped = self.volume().usable()?.files().view_held(self.ino(), 0, u64::MAX, |pieces| {
             let bytes = Bytes::of(self.volume(), &pieces)?;
             let is_populated = prefault == Prefault::Populate && !bytes.is_copied();
             let at_once = if is_populated { stored(&pieces) } else { Vec::new() };

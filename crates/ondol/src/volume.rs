@@ -230,8 +230,8 @@ impl Volume {
         at(from, self.act(|inodes| inodes.names().rename(from_dir, from_name, to_dir, to_name, how)))
     }
 
-    /// Exchanges what two files hold, as [`File::exchange`] of both, opened for reading and writing, does: each is a
-    /// path, and the byte from which on its contents change places.
+    /// Exchanges what two files hold, as [`File::exchange`] of both, opened for reading and writing, does: their
+    /// contents from `offset` and `other_offset` on.
     ///
     /// A database that changes some of its pages at once puts the new ones into a file of its own, and exchanges what
     /// is written there:
@@ -251,7 +251,7 @@ impl Volume {
     /// }
     /// new.set_len(40 * 4096)?;
     /// let changes = Exchange { written_only: true, durable: true, ..Exchange::default() };
-    /// volume.exchange(("/new pages", 0), ("/database", 0), &changes)?;
+    /// volume.exchange("/new pages", 0, "/database", 0, &changes)?;
     ///
     /// // Whatever happens, all three pages are the new ones, or none is. The old ones are in the other file.
     /// assert_eq!(volume.read("/database")?[17 * 4096], 2);
@@ -263,9 +263,16 @@ impl Volume {
     ///
     /// # Errors
     /// As open(2) and [`File::exchange`].
-    pub fn exchange(&self, one: (impl AsRef<Path>, u64), other: (impl AsRef<Path>, u64), how: &Exchange) -> Result<()> {
+    pub fn exchange(
+        &self,
+        one: impl AsRef<Path>,
+        offset: u64,
+        other: impl AsRef<Path>,
+        other_offset: u64,
+        how: &Exchange,
+    ) -> Result<()> {
         let open = |path: &Path| OpenOptions::new().read(true).write(true).open(self, path);
-        open(one.0.as_ref())?.exchange(one.1, &open(other.0.as_ref())?, other.1, how)
+        open(one.as_ref())?.exchange(offset, &open(other.as_ref())?, other_offset, how)
     }
 
     /// Removes a name that is not a directory.

@@ -2,7 +2,6 @@
 
 use crate::error::{Result, TableError};
 use crate::format::{CONFIG_BYTES, Config, LogState, Part, Seal};
-use crate::free::Free;
 use crate::log::{Log, undone};
 use crate::make::{COPIES, areas, write_config};
 use crate::map::Map;
@@ -96,12 +95,11 @@ impl PageTable {
                 log.undo(&found)?;
             }
         }
-        let map = Map::read(nvm, &config, seal, &entries)?;
-        if let Some(first) = map.faults.into_iter().next() {
+        let mut map = Map::read(nvm, &config, seal, &entries)?;
+        if let Some(first) = std::mem::take(&mut map.faults).into_iter().next() {
             return Err(TableError::Map { pool: nvm.name().into(), first, count: map.fault_count });
         }
-        let free = Free::all_but(config.pages, &map.used);
         let next = (found.state.number + 1) % LogState::NUMBERS;
-        Ok(Self::new(nvm.clone(), config, seal, map.pages, free, next, patched))
+        Ok(Self::new(nvm.clone(), config, map, next, patched))
     }
 }

@@ -67,7 +67,7 @@ impl<'t> Log<'t> {
         self.read_lines(line, &mut bytes)?;
         let (total, undo) = self.seal.decode(&bytes, number, line).ok_or_else(broken)?;
         let in_range = match &undo {
-            Undo::Entries(entries) => entries.iter().all(|entry| self.is_entry(*entry)),
+            Undo::Entries(entries) => entries.iter().all(|(block, word)| self.is_entry(*block, *word)),
             Undo::Bytes { page, offset, old } => {
                 u64::from(*page) < self.config.pages && u64::from(*offset) + old.len() as u64 <= PAGE
             }
@@ -76,7 +76,7 @@ impl<'t> Log<'t> {
     }
 
     /// Whether the map can have this word for this block.
-    fn is_entry(&self, (block, word): (u64, u64)) -> bool {
+    fn is_entry(&self, block: u64, word: u64) -> bool {
         let in_range = |page: Option<u32>| page.is_none_or(|page| u64::from(page) < self.config.pages);
         block < self.config.blocks && self.seal.page(block, word).is_some_and(in_range)
     }

@@ -3,6 +3,7 @@
 use crate::error::{Result, TableError};
 use crate::format::{Config, Seal};
 use crate::free::Free;
+use crate::map::Map;
 use crate::pins::{Pins, Sight};
 use crate::view::Views;
 use ondol_block::Counters;
@@ -82,15 +83,8 @@ pub struct TableStats {
 }
 
 impl PageTable {
-    pub(crate) fn new(
-        nvm: Arc<Nvm>,
-        config: Config,
-        seal: Seal,
-        map: Vec<u32>,
-        mut free: Free,
-        number: u32,
-        patched: BTreeMap<u32, Vec<u8>>,
-    ) -> Self {
+    pub(crate) fn new(nvm: Arc<Nvm>, config: Config, map: Map, number: u32, patched: BTreeMap<u32, Vec<u8>>) -> Self {
+        let mut free = Free::all_but(config.pages, &map.used);
         let sight = Sight::new(nvm.clone(), config.page_at(0));
         free.heed(sight.clone());
         let free = Arc::new(Mutex::new(free));
@@ -98,9 +92,9 @@ impl PageTable {
         Self {
             name: format!("nvm:{}", nvm.name()),
             nvm,
+            seal: Seal::new(config.uuid),
             config,
-            seal,
-            state: RwLock::new(State { map, late: BTreeMap::new(), number, views: Views::default() }),
+            state: RwLock::new(State { map: map.pages, late: BTreeMap::new(), number, views: Views::default() }),
             free,
             pins,
             counters: Counters::default(),

@@ -48,12 +48,20 @@ pub trait Call {
     /// A sync that fails so has told that the disk did not take what was written before.
     fn refuses_sync(&self, fail: &Self::Fail) -> bool;
 
+    /// What the file is to be known by; none if it has no handle.
+    fn identity(&self) -> Option<Identity>;
+
+    /// The program may change the file's length by this call, as far as it can be told without trying.
+    fn may_cut(&self) -> bool {
+        true
+    }
+}
+
+/// A program's write to one file, and how it is done for real.
+pub trait WriteCall: Call {
     /// As [`Call::refuses_sync`], of a durable write. It may be refused for lack of room without having written
     /// anything.
     fn refuses_write(&self, fail: &Self::Fail) -> bool;
-
-    /// What the file is to be known by; none if it has no handle.
-    fn identity(&self) -> Option<Identity>;
 
     /// Does the write; answers how many bytes went in.
     ///
@@ -77,17 +85,12 @@ pub trait Call {
     }
 
     /// Does a durable write at `start`, which is where it goes, without making it durable if that can be had; answers
-    /// how many bytes went in. The descriptor's offset may stay until [`Call::moved`].
+    /// how many bytes went in. The descriptor's offset may stay until [`WriteCall::moved`].
     ///
     /// # Errors
     /// The kernel's.
     fn write_lazily(&self, _start: u64) -> std::result::Result<usize, Self::Fail> {
         self.write()
-    }
-
-    /// The program may change the file's length by this call, as far as it can be told without trying.
-    fn may_cut(&self) -> bool {
-        true
     }
 
     /// Where the write goes; none if that cannot be told, or it goes past the page cache.
@@ -97,7 +100,7 @@ pub trait Call {
     fn cursor(&self) -> Option<u64>;
 
     /// A write to the descriptor's offset is over: moves the offset if the write has not done so. True if it is `end`
-    /// now, where the write ended, and so nobody else has moved it since [`Call::cursor`].
+    /// now, where the write ended, and so nobody else has moved it since [`WriteCall::cursor`].
     fn moved(&self, end: u64) -> bool;
 
     /// Bytes of the write.

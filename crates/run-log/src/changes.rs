@@ -10,11 +10,10 @@
 //! - copy_file_range(2), splice(2), mapped and direct writes are not seen: the ctime tells.
 
 use crate::call::Call;
-use crate::client::{Client, LONGEST_LOOK_NS, wall_ns};
+use crate::client::{Client, LONGEST_LOOK_NS, Tracked, wall_ns};
 use crate::error::Result;
-use crate::format::{RawTimes, RecordHead, slot};
+use crate::format::{RawTimes, RecordHead, SlotKey, slot};
 use crate::look::{Look, Times};
-use crate::slot::Slot;
 use zerocopy::{FromZeros, IntoBytes};
 
 impl Client {
@@ -25,19 +24,20 @@ impl Client {
     /// The kernel's.
     pub fn truncate<C: Call>(
         &self,
-        (index, incarnation): (u32, u64),
+        key: SlotKey,
         call: &C,
         len: u64,
         change: impl Fn() -> std::result::Result<(), C::Fail>,
     ) -> std::result::Result<(), C::Fail> {
-        let slot = self.log.slot(index);
+        let file = self.tracked(key);
+        let slot = &file.slot;
         let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
         if let Some((me, _held)) = locked.ok().flatten() {
             let began = call.now_ns();
-            let before = self.expected(&slot, incarnation, call).filter(|_| self.fits(&slot, incarnation, 0));
-            let note = || self.note_length(me, &slot, incarnation, len).unwrap_or(false);
+            let before = file.expected(call).filter(|_| file.fits(0));
+            let note = || file.note_length(me, len).unwrap_or(false);
             // One that is longer brings nothing back.
-            let ahead = |before: &Look| len >= before.size || note() && self.acknowledge(&slot, incarnation).is_ok();
+            let ahead = |before: &Look| len >= before.size || note() && file.acknowledge().is_ok();
             if let Some(before) = before.filter(|before| call.may_cut() && ahead(before)) {
                 let begins = call.now_ns();
                 let done = change();
@@ -50,37 +50,10 @@ impl Client {
                 // Once more: what was logged ahead may have been retired by a sync that came before the change.
                 let kept = after.filter(as_expected).is_some_and(|after| note() && slot.expect(&after).is_ok());
                 // Otherwise what was logged does not tell what the file is.
-                return if kept { done } else { self.give_up(&slot, incarnation, call).and(done) };
+                return if kept { done } else { file.give_up(call).and(done) };
             }
         }
-        self.unlogged((index, incarnation), call, change)?
-    }
-
-    /// What a trusted file looks like, if it is as expected. The caller has the lock.
-    fn expected<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> Option<Look> {
-        let trusted = slot.is_trusted().ok()? && slot.incarnation().ok()? == incarnation;
-        let expected = slot.expected().ok()?;
-        call.look().ok().filter(|now| trusted && *now == expected)
-    }
-
-    /// Logs that a file has `len` bytes, or is about to: a record without bytes. That is durable before a file is cut:
-    /// the kernel may commit it at any time, and what is cut off must not come back in part.
-    fn note_length(&self, me: u64, slot: &Slot<'_>, incarnation: u64, len: u64) -> Result<bool> {
-        // From now on it may be as short as this on the disk.
-        slot.set(slot::BASE_SIZE, len.min(slot.load(slot::BASE_SIZE)?))?;
-        let head = Self::head(slot, incarnation, wall_ns())?;
-        self.record(me, &[slot], RecordHead { offset: len.into(), ..head }, 0, |show| show(&[]))
-    }
-
-    /// The head of a record of a file that has this ctime.
-    pub(crate) fn head(slot: &Slot<'_>, incarnation: u64, ctime: u64) -> Result<RecordHead> {
-        Ok(RecordHead {
-            incarnation: (incarnation as u32).into(),
-            ctime: ctime.into(),
-            base_time: slot.load(slot::BASE_TIME)?.into(),
-            base_size: slot.load(slot::BASE_SIZE)?.into(),
-            ..RecordHead::new_zeroed()
-        })
+        self.unlogged(key, call, change)?
     }
 
     /// Sets a file's times by `change`, after which `times` reads them. In the log, if all of the file is there and
@@ -91,59 +64,42 @@ impl Client {
     /// The kernel's.
     pub fn set_times<C: Call>(
         &self,
-        (index, incarnation): (u32, u64),
+        key: SlotKey,
         call: &C,
         change: impl FnOnce() -> std::result::Result<(), C::Fail>,
         times: impl FnOnce() -> Option<Times>,
     ) -> std::result::Result<(), C::Fail> {
-        let slot = self.log.slot(index);
-        if !slot.incarnation().is_ok_and(|now| now == incarnation) {
+        let file = self.tracked(key);
+        let slot = &file.slot;
+        if !slot.incarnation().is_ok_and(|now| now == key.incarnation) {
             return change();
         }
         let locked = self.me(call.process()).and_then(|me| Ok(slot.lock_once(me)?.map(|held| (me, held))));
         let locked = locked.ok().flatten();
         let began = call.now_ns();
-        let before = locked.as_ref().and_then(|_| self.expected(&slot, incarnation, call));
-        let before = before.filter(|_| self.fits(&slot, incarnation, size_of::<RawTimes>() as u64));
+        let before = locked.as_ref().and_then(|_| file.expected(call));
+        let before = before.filter(|_| file.fits(size_of::<RawTimes>() as u64));
         let Some((before, (me, _held))) = before.zip(locked.as_ref()) else {
-            self.times_are_unlogged(&slot, incarnation, call);
+            file.times_are_unlogged(call);
             return change();
         };
         change()?;
         let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS);
         let after = after.filter(|after| *after == Look { ctime: after.ctime, mtime: after.mtime, ..before });
-        let noted = after.zip(times()).map(|(after, times)| self.note_times(*me, &slot, incarnation, &after, times));
+        let noted = after.zip(times()).map(|(after, times)| file.note_times(*me, &after, times));
         if !matches!(noted, Some(Ok(true))) {
-            self.times_are_unlogged(&slot, incarnation, call);
+            file.times_are_unlogged(call);
         }
         Ok(())
     }
 
-    /// The file is not trusted any more. Recovery would know it still if its newest record is young.
-    fn times_are_unlogged<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) {
-        // What the disk refuses the next sync says.
-        let _ = if self.fits(slot, incarnation, 0) {
-            slot.distrust().is_ok()
-        } else {
-            self.give_up(slot, incarnation, call).is_ok()
-        };
-    }
-
-    /// Logs times that a file was given. False if there is no room.
-    fn note_times(&self, me: u64, slot: &Slot<'_>, incarnation: u64, after: &Look, times: Times) -> Result<bool> {
-        let mut head = Self::head(slot, incarnation, after.ctime)?;
-        head.incarnation |= RecordHead::TIMES;
-        let raw = RawTimes::from(times);
-        let noted = self.record(me, &[slot], head, size_of::<RawTimes>() as u64, |show| show(&[raw.as_bytes()]))?;
-        Ok(noted && slot.expect(after).is_ok() && slot.is_trusted()?)
-    }
-
     /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says
     /// whether it is as it was.
-    pub fn kept<C: Call>(&self, (index, incarnation): (u32, u64), call: &C, change: impl FnOnce() -> bool) {
-        let slot = self.log.slot(index);
+    pub fn kept<C: Call>(&self, key: SlotKey, call: &C, change: impl FnOnce() -> bool) {
+        let file = self.tracked(key);
+        let slot = &file.slot;
         let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
-        let before = held.as_ref().and_then(|_| self.expected(&slot, incarnation, call));
+        let before = held.as_ref().and_then(|_| file.expected(call));
         let began = call.now_ns();
         let unchanged = change();
         let soon = call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS;
@@ -162,18 +118,19 @@ impl Client {
     /// The kernel's refusal to sync; the change is not made then.
     pub fn unlogged<C: Call, T>(
         &self,
-        (index, incarnation): (u32, u64),
+        key: SlotKey,
         call: &C,
         change: impl FnOnce() -> T,
     ) -> std::result::Result<T, C::Fail> {
-        let slot = self.log.slot(index);
+        let file = self.tracked(key);
+        let slot = &file.slot;
         let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
-        let same = slot.incarnation().is_ok_and(|now| now == incarnation);
+        let same = slot.incarnation().is_ok_and(|now| now == key.incarnation);
         if same && slot.is_live().unwrap_or(true) {
             if held.is_none() {
                 let _ = slot.give_up();
             }
-            self.sync_for_real(&slot, incarnation, call)?;
+            file.sync_for_real(call)?;
         }
         if same {
             let _ = slot.distrust();
@@ -181,5 +138,51 @@ impl Client {
         let answer = change();
         drop(held);
         Ok(answer)
+    }
+}
+
+impl Tracked<'_> {
+    /// What a trusted file looks like, if it is as expected. The caller has the lock.
+    fn expected<C: Call>(&self, call: &C) -> Option<Look> {
+        let trusted = self.slot.is_trusted().ok()? && self.slot.incarnation().ok()? == self.incarnation;
+        let expected = self.slot.expected().ok()?;
+        call.look().ok().filter(|now| trusted && *now == expected)
+    }
+
+    /// Logs that a file has `len` bytes, or is about to: a record without bytes. That is durable before a file is cut:
+    /// the kernel may commit it at any time, and what is cut off must not come back in part.
+    fn note_length(&self, me: u64, len: u64) -> Result<bool> {
+        // From now on it may be as short as this on the disk.
+        self.slot.set(slot::BASE_SIZE, len.min(self.slot.load(slot::BASE_SIZE)?))?;
+        let head = self.head(wall_ns())?;
+        self.client.record(me, &[&self.slot], RecordHead { offset: len.into(), ..head }, 0, |show| show(&[]))
+    }
+
+    /// The head of a record of a file that has this ctime.
+    pub(crate) fn head(&self, ctime: u64) -> Result<RecordHead> {
+        Ok(RecordHead {
+            incarnation: (self.incarnation as u32).into(),
+            ctime: ctime.into(),
+            base_time: self.slot.load(slot::BASE_TIME)?.into(),
+            base_size: self.slot.load(slot::BASE_SIZE)?.into(),
+            ..RecordHead::new_zeroed()
+        })
+    }
+
+    /// The file is not trusted any more. Recovery would know it still if its newest record is young.
+    fn times_are_unlogged<C: Call>(&self, call: &C) {
+        // What the disk refuses the next sync says.
+        let _ = if self.fits(0) { self.slot.distrust().is_ok() } else { self.give_up(call).is_ok() };
+    }
+
+    /// Logs times that a file was given. False if there is no room.
+    fn note_times(&self, me: u64, after: &Look, times: Times) -> Result<bool> {
+        let mut head = self.head(after.ctime)?;
+        head.incarnation |= RecordHead::TIMES;
+        let raw = RawTimes::from(times);
+        let noted = self
+            .client
+            .record(me, &[&self.slot], head, size_of::<RawTimes>() as u64, |show| show(&[raw.as_bytes()]))?;
+        Ok(noted && self.slot.expect(after).is_ok() && self.slot.is_trusted()?)
     }
 }

@@ -15,9 +15,9 @@
 //! A file that has a slot is handled by it wherever its path is now: later promises must retire its records.
 
 use crate::Log;
-use crate::call::{Call, Place, Written};
+use crate::call::{Call, Place, WriteCall, Written};
 use crate::error::Result;
-use crate::format::{RecordHead, shared, slot};
+use crate::format::{RecordHead, SlotKey, shared, slot};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Look};
 use crate::own::{Own, own};
@@ -78,11 +78,11 @@ impl Client {
         &self.log
     }
 
-    /// The slot of a file and its incarnation; one is given to it if there is one. None: the file goes the slow way.
+    /// The slot of a file; one is given to it if there is one. None: the file goes the slow way.
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn slot(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+    pub fn slot(&self, look: &Look) -> Result<Option<SlotKey>> {
         let me = self.me(std::process::id())?;
         let Some(_held) = self.lock_table(me)? else { return Ok(None) };
         if let Some(found) = self.find(look)? {
@@ -92,7 +92,7 @@ impl Client {
         for unused in [true, false] {
             for slot in self.probes(look) {
                 if (slot.is_unused()? || !unused) && slot.give(me, look)? {
-                    return Ok(Some((slot.index, slot.incarnation()?)));
+                    return Ok(Some(SlotKey { index: slot.index, incarnation: slot.incarnation()? }));
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn unseen(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+    pub fn unseen(&self, SlotKey { index, incarnation }: SlotKey) -> Result<()> {
         let slot = self.log.slot(index);
         if slot.incarnation()? == incarnation { slot.distrust() } else { Ok(()) }
     }
@@ -140,11 +140,11 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+    pub fn find(&self, look: &Look) -> Result<Option<SlotKey>> {
         for slot in self.probes(look) {
             let incarnation = slot.incarnation()?;
             if incarnation != 0 && slot.key()? == [look.dev, look.ino, look.birth] {
-                return Ok(Some((slot.index, incarnation)));
+                return Ok(Some(SlotKey { index: slot.index, incarnation }));
             }
         }
         Ok(None)
@@ -157,7 +157,7 @@ impl Client {
     pub fn is_logged(&self, look: &Look) -> Result<bool> {
         let me = self.me(std::process::id())?;
         let Some(_held) = self.lock_table(me)? else { return Ok(true) };
-        let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
+        let slot = self.find(look)?.map(|key| self.log.slot(key.index));
         slot.map_or(Ok(false), |slot| Ok(slot.is_live()? || slot.is_trusted()?))
     }
 
@@ -165,173 +165,29 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn write<C: Call>(
-        &self,
-        (index, incarnation): (u32, u64),
-        call: &C,
-    ) -> std::result::Result<Written<usize>, C::Fail> {
-        let slot = self.log.slot(index);
+    pub fn write<C: WriteCall>(&self, key: SlotKey, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+        let file = self.tracked(key);
+        let slot = &file.slot;
         // A second round comes after trust was lost or won meanwhile; whoever has no luck then takes it away.
         for _ in 0..3 {
-            let begins = self.begins(&slot, call).unwrap_or(false);
+            let begins = file.begins(call).unwrap_or(false);
             if !begins {
-                match slot.enter(incarnation) {
+                match slot.enter(key.incarnation) {
                     Ok(Enter::Stale) => return Ok(Written::Stale),
-                    Ok(Enter::Plain) if call.may_be_durable() && !is_of(&slot, call) => {
+                    Ok(Enter::Plain) if call.may_be_durable() && !file.is_of(call) => {
                         let _ = slot.leave();
                         return Ok(Written::Stale);
                     }
-                    Ok(Enter::Plain) => return self.plain(&slot, incarnation, call),
+                    Ok(Enter::Plain) => return file.plain(call),
                     Ok(Enter::Trusted) => {}
                     Err(_) => return call.write().map(Written::Done),
                 }
             }
-            if let Some(answer) = self.logged(&slot, incarnation, call, begins) {
+            if let Some(answer) = file.logged(call, begins) {
                 return answer;
             }
         }
-        self.around(&slot, incarnation, call)
-    }
-
-    /// A plain write that has been counted in.
-    fn plain<C: Call>(
-        &self,
-        slot: &Slot<'_>,
-        incarnation: u64,
-        call: &C,
-    ) -> std::result::Result<Written<usize>, C::Fail> {
-        let answer = call.write();
-        // If the memory fails, the file is never trusted again.
-        let _ = slot.leave();
-        self.promised(slot, incarnation, call, answer).map(Written::Done)
-    }
-
-    /// A write that cannot have the lock.
-    fn around<C: Call>(
-        &self,
-        slot: &Slot<'_>,
-        incarnation: u64,
-        call: &C,
-    ) -> std::result::Result<Written<usize>, C::Fail> {
-        if call.may_be_durable() && !is_of(slot, call) {
-            return Ok(Written::Stale);
-        }
-        let entered = slot.enter_broken();
-        let answer = call.write();
-        if entered.is_ok() {
-            let _ = slot.leave();
-        }
-        self.promised(slot, incarnation, call, answer).map(Written::Done)
-    }
-
-    /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and
-    /// nothing was written.
-    fn logged<C: Call>(
-        &self,
-        slot: &Slot<'_>,
-        incarnation: u64,
-        call: &C,
-        begins: bool,
-    ) -> Option<std::result::Result<Written<usize>, C::Fail>> {
-        let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
-        let Some((me, held)) = locked.ok().flatten() else { return Some(self.around(slot, incarnation, call)) };
-        if !slot.is_trusted().unwrap_or(false) {
-            return begins.then(|| self.begin(slot, incarnation, call));
-        }
-        let began = call.now_ns();
-        let before = match call.look() {
-            Ok(look) => look,
-            Err(e) => return Some(Err(e)),
-        };
-        let expected = slot.expected().unwrap_or_default();
-        if !before.same(&expected) {
-            return Some(Ok(Written::Stale));
-        }
-        let place = call.place().filter(|_| before == expected && self.fits(slot, incarnation, call.len()));
-        let start = match place {
-            Some(Place::At(offset)) => Some(offset),
-            Some(Place::Append) => Some(before.size),
-            Some(Place::Cursor) => call.cursor(),
-            None => None,
-        };
-        let Some((start, place)) = start.zip(place) else {
-            // The kernel tells an error of a sync once: it is this write's.
-            return self.give_up(slot, incarnation, call).err().map(Err);
-        };
-        let durable = call.durable();
-        let wrote = match if durable { call.write_lazily(start) } else { call.write() } {
-            Ok(wrote) if wrote > 0 => wrote,
-            other => return Some(self.told(slot, incarnation, call, other).map(Written::Done)),
-        };
-        let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS + wrote as u64);
-        // Whatever the look has said: the offset has to move.
-        let moved = place != Place::Cursor || call.moved(start + wrote as u64);
-        let at = Wrote { start, len: wrote as u64, before };
-        let noted = match after {
-            Some(after) if moved => self.note(me, (slot, incarnation), call, &at, &after).unwrap_or(false),
-            _ => false,
-        };
-        let synced = match noted {
-            true if !durable => Ok(()),
-            true if self.acknowledge(slot, incarnation).is_ok() && slot.is_trusted().unwrap_or(false) => {
-                let _ = slot.served();
-                Ok(())
-            }
-            // Whatever the log has: the bytes are in the page cache alone.
-            _ if durable => self.sync_for_real(slot, incarnation, call),
-            _ => self.give_up(slot, incarnation, call),
-        };
-        drop(held);
-        Some(synced.map(|()| Written::Done(wrote)))
-    }
-
-    /// From now on writes are plain, until the program syncs. What is in the log goes home before, for real.
-    pub(crate) fn give_up<C: Call>(
-        &self,
-        slot: &Slot<'_>,
-        incarnation: u64,
-        call: &C,
-    ) -> std::result::Result<(), C::Fail> {
-        let live = slot.is_live().unwrap_or(true);
-        let synced = if live { self.sync_for_real(slot, incarnation, call) } else { Ok(()) };
-        let _ = slot.distrust();
-        // What the disk has refused the next sync will say.
-        if slot.has_failed().unwrap_or(false) { Ok(()) } else { synced }
-    }
-
-    /// A write of `len` bytes can be logged now.
-    pub(crate) fn fits(&self, slot: &Slot<'_>, incarnation: u64, len: u64) -> bool {
-        let young = || -> Result<bool> {
-            let acked = slot.load(slot::ACKED)?;
-            let live = acked > slot.retired(incarnation).durable()?;
-            Ok(!live || wall_ns() < slot.load(slot::ACKED_CTIME)? + OLDEST_NS)
-        };
-        len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
-    }
-
-    /// Logs what was written. False if what the file looks like `after` it is not what that write alone makes of it, or
-    /// if there is no room.
-    fn note<C: Call>(
-        &self,
-        me: u64,
-        (slot, incarnation): (&Slot<'_>, u64),
-        call: &C,
-        wrote: &Wrote,
-        after: &Look,
-    ) -> Result<bool> {
-        let end = wrote.start + wrote.len;
-        let as_expected =
-            after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.ctime >= wrote.before.ctime;
-        if !as_expected {
-            return Ok(false);
-        }
-        let head = RecordHead { offset: wrote.start.into(), ..Self::head(slot, incarnation, after.ctime)? };
-        if !self.record(me, &[slot], head, wrote.len, |show| call.bytes(wrote.len as usize, show))? {
-            return Ok(false);
-        }
-        slot.expect(after)?;
-        // A write that went round the lock meanwhile has taken the trust away.
-        slot.is_trusted()
+        file.around(call)
     }
 
     /// Stores a record of `len` bytes behind the last one of its file or directory, whose lock the caller has; of a
@@ -349,7 +205,7 @@ impl Client {
         };
         for slot in slots {
             if slot.load(slot::NAME_LANE)? != u64::from(lane) {
-                self.persist_name(slot)?;
+                slot.persist_name()?;
             }
             // Another lane that is not durable would end recovery's walk before what this one acknowledges.
             let last = slot.load(slot::LAST_LANE)?;
@@ -380,106 +236,227 @@ impl Client {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
-        let slot = self.log.slot(index);
+    pub fn sync<C: Call>(&self, key: SlotKey, call: &C) -> std::result::Result<bool, C::Fail> {
+        let file = self.tracked(key);
+        let slot = &file.slot;
         let Some(_held) = self.me(call.process()).and_then(|me| slot.lock_once(me)).ok().flatten() else {
-            return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
+            return file.sync_and_retire(call).map(|()| false);
         };
-        if self.logged_all(&slot, incarnation, call) {
+        if file.logged_all(call) {
             return Ok(true);
         }
-        self.sync_for_real(&slot, incarnation, call).map(|()| false)
+        file.sync_for_real(call).map(|()| false)
     }
 
-    /// All of a file is in the log, and durable. The caller has the lock.
-    pub(crate) fn logged_all<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> bool {
-        let trusted = slot.is_trusted().unwrap_or(false) && slot.incarnation().is_ok_and(|now| now == incarnation);
-        trusted
-            && slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected))
-            && self.acknowledge(slot, incarnation).is_ok()
-            && slot.is_trusted().unwrap_or(false)
-    }
-
-    pub(crate) fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
-        // As ext4 does it: with a file its name is durable; and before it, so that no bytes are there without.
-        self.persist_name(slot)?;
-        let last = slot.load(slot::LAST)?;
-        if last > slot.retired(incarnation).durable()? {
-            self.log.lane(slot.load(slot::LAST_LANE)? as u32).persist(slot.load(slot::LAST_END)?)?;
-            slot.set(slot::ACKED_CTIME, slot.load(slot::CTIME)?)?;
-            slot.set(slot::ACKED, last)?;
-        }
-        Ok(())
-    }
-
-    /// Makes the newest record of a file's names durable.
-    pub(crate) fn persist_name(&self, slot: &Slot<'_>) -> Result<()> {
-        self.log.lane(slot.load(slot::NAME_LANE)? as u32).persist(slot.load(slot::NAME_END)?)
-    }
-
-    /// Syncs for real, retires the file's records, and trusts it if nothing changed meanwhile. The caller has the lock.
-    pub(crate) fn sync_for_real<C: Call>(
-        &self,
-        slot: &Slot<'_>,
-        incarnation: u64,
-        call: &C,
-    ) -> std::result::Result<(), C::Fail> {
-        let last = slot.distrust().and_then(|()| slot.load(slot::LAST));
-        let before = call.look();
-        // A write has its ctime before its bytes: one that is under way now would change the file without another
-        // ctime.
-        let settled = call.settle();
-        self.sync_file(slot, incarnation, call)?;
-        let trusted = || -> Result<bool> {
-            // The slot may have gone to another file, which is not the one that was synced.
-            let (before, after) = match (before, call.look()) {
-                (Ok(before), Ok(after)) => (before, after),
-                _ => return Ok(false),
-            };
-            if slot.incarnation()? != incarnation || slot.key()? != [after.dev, after.ino, after.birth] {
-                return Ok(false);
-            }
-            slot.retire(incarnation, last?)?;
-            if before != after || !settled || after.set_id {
-                return Ok(false);
-            }
-            if slot.load(slot::NAMED)? != incarnation {
-                let Some(identity) = call.identity() else { return Ok(false) };
-                if !slot.name(incarnation, &after, &identity)? {
-                    return Ok(false);
-                }
-            }
-            slot.expect(&after)?;
-            slot.begins_at(&after)?;
-            if after.kind == FileKind::Directory {
-                self.log.count(shared::NAMES)?;
-            }
-            slot.trust()
-        };
-        // Whatever fails here, the file is synced, and untrusted.
-        let _ = trusted();
-        Ok(())
+    /// A file, as its slot was given to it.
+    pub(crate) fn tracked(&self, key: SlotKey) -> Tracked<'_> {
+        Tracked { client: self, slot: self.log.slot(key.index), incarnation: key.incarnation }
     }
 
     /// Somebody maps the file in a slot, to store to it: it is never trusted again.
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn map(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+    pub fn map(&self, SlotKey { index, incarnation }: SlotKey) -> Result<()> {
         let slot = self.log.slot(index);
         if slot.incarnation()? == incarnation { slot.map() } else { Ok(()) }
     }
 }
 
-/// The slot is that of the file that a call is on: what is known of a descriptor may be of another one, which had its
-/// number before.
-pub(crate) fn is_of<C: Call>(slot: &Slot<'_>, call: &C) -> bool {
-    call.look().is_ok_and(|look| slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]))
+/// A file that has a slot, as one process handles it.
+pub(crate) struct Tracked<'c> {
+    pub(crate) client: &'c Client,
+    pub(crate) slot: Slot<'c>,
+    pub(crate) incarnation: u64,
 }
 
-/// As [`is_of`], and nobody else has got it since.
-pub(crate) fn is_still<C: Call>(slot: &Slot<'_>, incarnation: u64, call: &C) -> bool {
-    is_of(slot, call) && slot.incarnation().is_ok_and(|now| now == incarnation)
+impl Tracked<'_> {
+    /// The slot is that of the file that a call is on: what is known of a descriptor may be of another one, which had
+    /// its number before.
+    pub(crate) fn is_of<C: Call>(&self, call: &C) -> bool {
+        call.look().is_ok_and(|look| self.slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]))
+    }
+
+    /// As [`Tracked::is_of`], and nobody else has got it since.
+    pub(crate) fn is_still<C: Call>(&self, call: &C) -> bool {
+        self.is_of(call) && self.slot.incarnation().is_ok_and(|now| now == self.incarnation)
+    }
+
+    /// A plain write that has been counted in.
+    fn plain<C: WriteCall>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+        let answer = call.write();
+        // If the memory fails, the file is never trusted again.
+        let _ = self.slot.leave();
+        self.promised(call, answer).map(Written::Done)
+    }
+
+    /// A write that cannot have the lock.
+    fn around<C: WriteCall>(&self, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+        if call.may_be_durable() && !self.is_of(call) {
+            return Ok(Written::Stale);
+        }
+        let entered = self.slot.enter_broken();
+        let answer = call.write();
+        if entered.is_ok() {
+            let _ = self.slot.leave();
+        }
+        self.promised(call, answer).map(Written::Done)
+    }
+
+    /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and
+    /// nothing was written.
+    fn logged<C: WriteCall>(&self, call: &C, begins: bool) -> Option<std::result::Result<Written<usize>, C::Fail>> {
+        let locked = self.client.me(call.process()).and_then(|me| Ok(self.slot.lock(me)?.map(|held| (me, held))));
+        let Some((me, held)) = locked.ok().flatten() else { return Some(self.around(call)) };
+        if !self.slot.is_trusted().unwrap_or(false) {
+            return begins.then(|| self.begin(call));
+        }
+        let began = call.now_ns();
+        let before = match call.look() {
+            Ok(look) => look,
+            Err(e) => return Some(Err(e)),
+        };
+        let expected = self.slot.expected().unwrap_or_default();
+        if !before.same(&expected) {
+            return Some(Ok(Written::Stale));
+        }
+        let place = call.place().filter(|_| before == expected && self.fits(call.len()));
+        let start = match place {
+            Some(Place::At(offset)) => Some(offset),
+            Some(Place::Append) => Some(before.size),
+            Some(Place::Cursor) => call.cursor(),
+            None => None,
+        };
+        let Some((start, place)) = start.zip(place) else {
+            // The kernel tells an error of a sync once: it is this write's.
+            return self.give_up(call).err().map(Err);
+        };
+        let durable = call.durable();
+        let wrote = match if durable { call.write_lazily(start) } else { call.write() } {
+            Ok(wrote) if wrote > 0 => wrote,
+            other => return Some(self.told(call, other).map(Written::Done)),
+        };
+        let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS + wrote as u64);
+        // Whatever the look has said: the offset has to move.
+        let moved = place != Place::Cursor || call.moved(start + wrote as u64);
+        let noted = match after {
+            Some(after) if moved => {
+                let wrote = Wrote { start, len: wrote as u64, before, after };
+                self.note(me, call, &wrote).unwrap_or(false)
+            }
+            _ => false,
+        };
+        let synced = match noted {
+            true if !durable => Ok(()),
+            true if self.acknowledge().is_ok() && self.slot.is_trusted().unwrap_or(false) => {
+                let _ = self.slot.served();
+                Ok(())
+            }
+            // Whatever the log has: the bytes are in the page cache alone.
+            _ if durable => self.sync_for_real(call),
+            _ => self.give_up(call),
+        };
+        drop(held);
+        Some(synced.map(|()| Written::Done(wrote)))
+    }
+
+    /// From now on writes are plain, until the program syncs. What is in the log goes home before, for real.
+    pub(crate) fn give_up<C: Call>(&self, call: &C) -> std::result::Result<(), C::Fail> {
+        let live = self.slot.is_live().unwrap_or(true);
+        let synced = if live { self.sync_for_real(call) } else { Ok(()) };
+        let _ = self.slot.distrust();
+        // What the disk has refused the next sync will say.
+        if self.slot.has_failed().unwrap_or(false) { Ok(()) } else { synced }
+    }
+
+    /// A write of `len` bytes can be logged now.
+    pub(crate) fn fits(&self, len: u64) -> bool {
+        let young = || -> Result<bool> {
+            let acked = self.slot.load(slot::ACKED)?;
+            let live = acked > self.slot.retired(self.incarnation).durable()?;
+            Ok(!live || wall_ns() < self.slot.load(slot::ACKED_CTIME)? + OLDEST_NS)
+        };
+        len <= self.client.log.header.lane_len / LARGEST && young().unwrap_or(false)
+    }
+
+    /// Logs what was written. False if the file does not look afterwards as that write alone makes it, or if there is
+    /// no room.
+    fn note<C: WriteCall>(&self, me: u64, call: &C, wrote: &Wrote) -> Result<bool> {
+        let (after, end) = (&wrote.after, wrote.start + wrote.len);
+        let as_expected =
+            after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.ctime >= wrote.before.ctime;
+        if !as_expected {
+            return Ok(false);
+        }
+        let head = RecordHead { offset: wrote.start.into(), ..self.head(after.ctime)? };
+        if !self.client.record(me, &[&self.slot], head, wrote.len, |show| call.bytes(wrote.len as usize, show))? {
+            return Ok(false);
+        }
+        self.slot.expect(after)?;
+        // A write that went round the lock meanwhile has taken the trust away.
+        self.slot.is_trusted()
+    }
+
+    /// All of a file is in the log, and durable. The caller has the lock.
+    pub(crate) fn logged_all<C: Call>(&self, call: &C) -> bool {
+        let trusted =
+            self.slot.is_trusted().unwrap_or(false) && self.slot.incarnation().is_ok_and(|now| now == self.incarnation);
+        trusted
+            && self.slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected))
+            && self.acknowledge().is_ok()
+            && self.slot.is_trusted().unwrap_or(false)
+    }
+
+    pub(crate) fn acknowledge(&self) -> Result<()> {
+        // As ext4 does it: with a file its name is durable; and before it, so that no bytes are there without.
+        self.slot.persist_name()?;
+        let last = self.slot.load(slot::LAST)?;
+        if last > self.slot.retired(self.incarnation).durable()? {
+            self.client.log.lane(self.slot.load(slot::LAST_LANE)? as u32).persist(self.slot.load(slot::LAST_END)?)?;
+            self.slot.set(slot::ACKED_CTIME, self.slot.load(slot::CTIME)?)?;
+            self.slot.set(slot::ACKED, last)?;
+        }
+        Ok(())
+    }
+
+    /// Syncs for real, retires the file's records, and trusts it if nothing changed meanwhile. The caller has the lock.
+    pub(crate) fn sync_for_real<C: Call>(&self, call: &C) -> std::result::Result<(), C::Fail> {
+        let last = self.slot.distrust().and_then(|()| self.slot.load(slot::LAST));
+        let before = call.look();
+        // A write has its ctime before its bytes: one that is under way now would change the file without another
+        // ctime.
+        let settled = call.settle();
+        self.sync_file(call)?;
+        let trusted = || -> Result<bool> {
+            // The slot may have gone to another file, which is not the one that was synced.
+            let (before, after) = match (before, call.look()) {
+                (Ok(before), Ok(after)) => (before, after),
+                _ => return Ok(false),
+            };
+            if self.slot.incarnation()? != self.incarnation || self.slot.key()? != [after.dev, after.ino, after.birth] {
+                return Ok(false);
+            }
+            self.slot.retire(self.incarnation, last?)?;
+            if before != after || !settled || after.set_id {
+                return Ok(false);
+            }
+            if self.slot.load(slot::NAMED)? != self.incarnation {
+                let Some(identity) = call.identity() else { return Ok(false) };
+                if !self.slot.name(self.incarnation, &after, &identity)? {
+                    return Ok(false);
+                }
+            }
+            self.slot.expect(&after)?;
+            self.slot.begins_at(&after)?;
+            if after.kind == FileKind::Directory {
+                self.client.log.count(shared::NAMES)?;
+            }
+            self.slot.trust()
+        };
+        // Whatever fails here, the file is synced, and untrusted.
+        let _ = trusted();
+        Ok(())
+    }
 }
 
 /// A write that the kernel has done.
@@ -487,6 +464,7 @@ struct Wrote {
     start: u64,
     len: u64,
     before: Look,
+    after: Look,
 }
 
 /// Nanoseconds since 1970.

@@ -2,7 +2,7 @@
 
 use crate::client::wall_ns;
 use crate::error::{Result, RunLogError};
-use crate::format::{shared, slot};
+use crate::format::{SlotKey, shared, slot};
 use crate::lock;
 use crate::look::Identity;
 use crate::slot::Slot;
@@ -21,11 +21,11 @@ pub struct Drain<F: Files = System> {
     log: Log,
     me: u64,
     system: F,
-    files: HashMap<(u32, u64), F::File>,
+    files: HashMap<SlotKey, F::File>,
     /// Removed before they could be opened: they are not looked for again.
-    gone: HashSet<(u32, u64)>,
+    gone: HashSet<SlotKey>,
     /// Not to be found where their file system could not be synced: said once.
-    lost: HashSet<(u32, u64)>,
+    lost: HashSet<SlotKey>,
     /// Heads of lanes that a step in haste has left where they were: what lies there cannot be synced.
     stuck: HashMap<u32, u64>,
     /// Devices whose file system could not be synced as a whole.
@@ -131,8 +131,7 @@ impl Files for System {
 
 /// A file that is to be synced.
 struct Due<F> {
-    slot: u32,
-    incarnation: u64,
+    key: SlotKey,
     /// What was in the page cache before anything is synced for it.
     last: u64,
     /// Device number when it was opened: a copy of a file system has its identity, too.
@@ -234,12 +233,12 @@ impl<F: Files> Drain<F> {
         for slot in log.slots() {
             let incarnation = slot.load(slot::NAMED)?;
             if !slot.is_live()? {
-                self.files.retain(|(index, _), _| *index != slot.index);
-                self.gone.retain(|(index, _)| *index != slot.index);
+                self.files.retain(|key, _| key.index != slot.index);
+                self.gone.retain(|key| key.index != slot.index);
                 continue;
             }
             self.live += 1;
-            let key = (slot.index, incarnation);
+            let key = SlotKey { index: slot.index, incarnation };
             if !self.files.contains_key(&key) && !self.gone.contains(&key) {
                 // While it has its name still: a file that is removed can be synced like any other then.
                 let named = slot.identity()?.filter(|(named, ..)| *named == incarnation);
@@ -271,7 +270,7 @@ impl<F: Files> Drain<F> {
     }
 
     /// Opens a file, if it can be found.
-    fn open(&mut self, key: (u32, u64), dev: u64, identity: &Identity) -> Option<F::File> {
+    fn open(&mut self, key: SlotKey, dev: u64, identity: &Identity) -> Option<F::File> {
         match self.system.find(dev, identity) {
             Sought::Here(file) => Some(file),
             Sought::Gone => {
@@ -284,7 +283,7 @@ impl<F: Files> Drain<F> {
 
     /// A file that is to be synced, open if it can be found; none if nobody knows which it is.
     fn due(&mut self, slot: &Slot<'_>, incarnation: u64) -> Result<Option<Due<F::File>>> {
-        let key = (slot.index, incarnation);
+        let key = SlotKey { index: slot.index, incarnation };
         let last = slot.load(slot::LAST)?;
         let Some((_, dev, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
             return Ok(None);
@@ -292,7 +291,7 @@ impl<F: Files> Drain<F> {
         let found = self.files.remove(&key);
         let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, dev, &identity)) };
         let file = file.filter(|file| self.system.is_on(file, dev));
-        Ok(Some(Due { slot: slot.index, incarnation, last, dev, identity, file }))
+        Ok(Some(Due { key, last, dev, identity, file }))
     }
 
     /// Syncs files of one file system and retires what was in the page cache before that: each by itself, or everything
@@ -328,7 +327,7 @@ impl<F: Files> Drain<F> {
                     continue;
                 }
             };
-            let synced = synced.map(|file| self.files.extend(file.map(|file| ((due.slot, due.incarnation), file))));
+            let synced = synced.map(|file| self.files.extend(file.map(|file| (due.key, file))));
             self.synced(&due, synced, drained)?;
         }
         Ok(())
@@ -337,8 +336,8 @@ impl<F: Files> Drain<F> {
     /// A file cannot be found, nor its file system be synced as a whole: whether it is on the disk its program's own
     /// syncs will tell.
     fn lose(&mut self, file: &Due<F::File>, e: Errno, drained: &mut Drained) -> Result<()> {
-        self.log.slot(file.slot).give_up()?;
-        self.lost.insert((file.slot, file.incarnation));
+        self.log.slot(file.key.index).give_up()?;
+        self.lost.insert(file.key);
         drained.live += 1;
         let path = file.identity.path.display();
         drained.failed.push(format!(
@@ -349,14 +348,14 @@ impl<F: Files> Drain<F> {
 
     /// A file was synced for real, or could not be.
     fn synced(&mut self, file: &Due<F::File>, synced: io::Result<()>, drained: &mut Drained) -> Result<()> {
-        let slot = self.log.slot(file.slot);
+        let slot = self.log.slot(file.key.index);
         let Err(e) = synced else {
             drained.synced += 1;
-            return slot.retire(file.incarnation, file.last);
+            return slot.retire(file.key.incarnation, file.last);
         };
         // The kernel has told this descriptor and will not again: a sync that succeeds now, by whomever, would prove
         // nothing.
-        slot.fail(file.incarnation)?;
+        slot.fail(file.key.incarnation)?;
         drained.live += 1;
         let path = file.identity.path.display();
         drained.failed.push(format!(

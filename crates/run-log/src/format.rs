@@ -233,6 +233,15 @@ pub(crate) struct RecordHead {
     pub(crate) base_size: U64,
 }
 
+/// A slot, as that of one file: it is given to others later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotKey {
+    /// Which slot of the log.
+    pub index: u32,
+    /// How often it was given.
+    pub incarnation: u64,
+}
+
 const _: () = assert!(size_of::<RecordHead>() == HEAD);
 
 impl RecordHead {
@@ -241,11 +250,12 @@ impl RecordHead {
     /// The payload is the times that a file was given ([`RawTimes`]), and none of its bytes.
     pub(crate) const TIMES: u32 = 1 << 30;
 
-    /// The slots that the record is of, with their incarnations.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, u64)> {
+    /// The slots that the record is of.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SlotKey> {
         let (named, offset) = (self.incarnation.get(), self.offset.get());
-        let left = (named & Self::MOVE != 0).then_some((offset as u32, offset >> 32));
-        [(self.slot.get(), u64::from(named & !(Self::MOVE | Self::TIMES)))].into_iter().chain(left)
+        let left = (named & Self::MOVE != 0).then_some(SlotKey { index: offset as u32, incarnation: offset >> 32 });
+        let incarnation = u64::from(named & !(Self::MOVE | Self::TIMES));
+        [SlotKey { index: self.slot.get(), incarnation }].into_iter().chain(left)
     }
 
     /// The record is of times that a file was given.

@@ -3,7 +3,7 @@
 use crate::Log;
 use crate::durable_word::DurableWord;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, lane};
+use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, SlotKey, VALUE, lane};
 use crate::lock;
 use ondol_env::sync::untold;
 use zerocopy::{FromZeros, IntoBytes};
@@ -171,7 +171,7 @@ impl<'l> Lane<'l> {
 
     /// Recovery would bring the record in.
     fn is_live(&self, record: &RecordHead) -> Result<bool> {
-        for (index, incarnation) in record.slots().filter(|(index, _)| *index < self.log.header.slots) {
+        for SlotKey { index, incarnation } in record.slots().filter(|key| key.index < self.log.header.slots) {
             if self.log.slot(index).has_live(incarnation, record.sequence.get())? {
                 return Ok(true);
             }

@@ -16,8 +16,8 @@ impl Client {
     /// The medium's failure.
     pub fn bring_home(&self, open: impl Iterator<Item = Look>, mut sync: impl FnMut(u64) -> bool) -> Result<()> {
         for look in open {
-            if let Some((index, _)) = self.find(&look)? {
-                self.log.slot(index).give_up()?;
+            if let Some(key) = self.find(&look)? {
+                self.log.slot(key.index).give_up()?;
             }
         }
         let mut live = Vec::new();

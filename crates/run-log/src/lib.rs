@@ -38,11 +38,11 @@ mod recover;
 pub mod rigs;
 mod slot;
 
-pub use call::{Call, Place, Written};
+pub use call::{Call, Place, WriteCall, Written};
 pub use client::Client;
 pub use drain::{Drain, Drained, Files, Sought, System};
 pub use error::{Result, RunLogError};
-pub use format::{HORIZON_NS, RUN_LOG_VERSION};
+pub use format::{HORIZON_NS, RUN_LOG_VERSION, SlotKey};
 pub use handle::Handle;
 pub use log::{Log, LogOptions, Opened};
 pub use look::{FileKind, Identity, Look, Subject, Times, is_ext4, multigrain, names_why_not};
@@ -50,6 +50,6 @@ pub use name_record::{Change, NameRecord, Names};
 pub use names::{NameCall, Side};
 pub use newest::{Piece, newest};
 pub use recover::{
-    Found, FoundDir, FoundFile, Home, Kept, Listed, Mounted, Outcome, Record, Recovered, Touched, Tree, found, give_up,
-    recover, recover_to, touched,
+    Found, FoundDir, FoundFile, Home, Kept, Listed, Lookup, Mounted, Outcome, Record, Recovered, Touched, Tree, found,
+    give_up, recover, recover_to, touched,
 };

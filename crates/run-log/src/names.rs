@@ -4,9 +4,9 @@
 //! of a file. Which call is which record: `name_record`.
 
 use crate::call::Written;
-use crate::client::{Client, LONGEST_LOOK_NS};
+use crate::client::{Client, LONGEST_LOOK_NS, Tracked};
 use crate::error::Result;
-use crate::format::{RecordHead, shared, slot};
+use crate::format::{RecordHead, SlotKey, shared, slot};
 use crate::lock::Held;
 use crate::look::{FileKind, Identity, Look, Subject};
 use crate::name_record::{Change, Names};
@@ -106,9 +106,9 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn trusted(&self, look: &Look) -> Result<Option<(u32, u64)>> {
-        let Some((index, incarnation)) = self.find(look)? else { return Ok(None) };
-        Ok(self.log.slot(index).is_trusted()?.then_some((index, incarnation)))
+    pub fn trusted(&self, look: &Look) -> Result<Option<SlotKey>> {
+        let Some(key) = self.find(look)? else { return Ok(None) };
+        Ok(self.log.slot(key.index).is_trusted()?.then_some(key))
     }
 
     /// A file that is new in a directory was synced for real: whether the directory is to be synced, too, so that its
@@ -116,7 +116,7 @@ impl Client {
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn wants_names(&self, (index, incarnation): (u32, u64)) -> Result<bool> {
+    pub fn wants_names(&self, SlotKey { index, incarnation }: SlotKey) -> Result<bool> {
         let slot = self.log.slot(index);
         if slot.incarnation()? != incarnation || !slot.may_trust()? {
             return Ok(false);
@@ -142,14 +142,14 @@ impl Client {
     /// The kernel's.
     pub fn change_names<C: NameCall>(
         &self,
-        there: (u32, u64),
-        left: Option<(u32, u64)>,
+        there: SlotKey,
+        left: Option<SlotKey>,
         call: &C,
     ) -> std::result::Result<Written<()>, C::Fail> {
         let Some(dirs) = self.lock_dirs(there, left, call) else {
             // Whoever has them must not take what this does for its own.
-            for (index, _) in [there].into_iter().chain(left) {
-                let _ = self.log.slot(index).distrust();
+            for key in [there].into_iter().chain(left) {
+                let _ = self.log.slot(key.index).distrust();
             }
             return Ok(Written::Stale);
         };
@@ -210,17 +210,17 @@ impl Client {
     }
 
     /// Locks the directories of a change: those of two in the order of their slots, as everybody does.
-    fn lock_dirs<C: NameCall>(&self, there: (u32, u64), left: Option<(u32, u64)>, call: &C) -> Option<Dirs<'_>> {
+    fn lock_dirs<C: NameCall>(&self, there: SlotKey, left: Option<SlotKey>, call: &C) -> Option<Dirs<'_>> {
         // One of them was given to the other meanwhile.
-        if left.is_some_and(|(index, _)| index == there.0) {
+        if left.is_some_and(|left| left.index == there.index) {
             return None;
         }
         let me = self.me(call.process()).ok()?;
         let mut wanted = vec![(there, Side::There)];
         wanted.extend(left.map(|left| (left, Side::Left)));
-        wanted.sort_unstable_by_key(|((index, _), _)| *index);
+        wanted.sort_unstable_by_key(|(key, _)| key.index);
         let mut all = Vec::new();
-        for ((index, incarnation), side) in wanted {
+        for (SlotKey { index, incarnation }, side) in wanted {
             let slot = self.log.slot(index);
             let held = slot.lock(me).ok()??;
             all.push(Dir { side, slot, incarnation, _held: held });
@@ -233,7 +233,8 @@ impl Client {
     fn expected_dirs<C: NameCall>(&self, dirs: &Dirs<'_>, call: &C) -> Option<Vec<Look>> {
         let looks: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
         let fits = |(dir, before): (&Dir<'_>, &Look)| {
-            dir.slot.expected().is_ok_and(|expected| expected == *before) && self.fits(&dir.slot, dir.incarnation, 0)
+            let file = Tracked { client: self, slot: dir.slot, incarnation: dir.incarnation };
+            dir.slot.expected().is_ok_and(|expected| expected == *before) && file.fits(0)
         };
         let looks = looks.filter(|looks| dirs.all.iter().zip(looks).all(fits));
         if looks.is_none() {
@@ -256,7 +257,7 @@ impl Client {
         let second = replaced.as_ref().map_or(Some(None), |file| self.lock_known(dirs.me, file, Slot::try_lock))?;
         if change != Change::Remove {
             let file = first.as_ref().filter(|file| file.slot.is_trusted().unwrap_or(false))?;
-            self.acknowledge(&file.slot, file.incarnation).ok()?;
+            Tracked { client: self, slot: file.slot, incarnation: file.incarnation }.acknowledge().ok()?;
         }
         let known = [first, second];
         known.iter().flatten().try_for_each(|file| self.in_order(&file.slot, dirs)).ok()?;
@@ -267,11 +268,7 @@ impl Client {
     /// one.
     fn in_order(&self, slot: &Slot<'_>, dirs: &Dirs<'_>) -> Result<()> {
         let dir = slot.load(slot::NAME_DIR)?;
-        if dirs.all.iter().any(|known| u64::from(known.slot.index) + 1 == dir) {
-            Ok(())
-        } else {
-            self.persist_name(slot)
-        }
+        if dirs.all.iter().any(|known| u64::from(known.slot.index) + 1 == dir) { Ok(()) } else { slot.persist_name() }
     }
 
     /// Locks the slot of a file, if it has one; none if that cannot be had. The second file is only tried, since two
@@ -282,7 +279,7 @@ impl Client {
         file: &Subject,
         lock: impl FnOnce(&Slot<'s>, u64) -> Result<Option<Held<'s>>>,
     ) -> Option<Option<Known<'s>>> {
-        let Some((index, incarnation)) = self.find(&file.look).ok()? else { return Some(None) };
+        let Some(SlotKey { index, incarnation }) = self.find(&file.look).ok()? else { return Some(None) };
         let slot = self.log.slot(index);
         let held = lock(&slot, me).ok()??;
         // It may just be given to another file, which has this incarnation then.
@@ -350,19 +347,19 @@ impl Client {
         }
         let (lane, end) = (dir.slot.load(slot::LAST_LANE)?, dir.slot.load(slot::LAST_END)?);
         let logged = Logged { lane, end, dir: u64::from(dir.slot.index) + 1 };
-        if let Some((slot, incarnation)) = born {
-            self.begin_born(dirs.me, &self.log.slot(slot), incarnation, subject, logged)?;
+        if let Some(born) = born {
+            self.begin_born(dirs.me, &self.log.slot(born.index), born.incarnation, subject, logged)?;
         }
         Ok(Some(logged))
     }
 
     /// Gives a slot to a file that was made, and writes down which it is.
-    fn prepare_born(&self, me: u64, dir: &Dir<'_>, names: &Names, subject: &Subject) -> Result<Option<(u32, u64)>> {
+    fn prepare_born(&self, me: u64, dir: &Dir<'_>, names: &Names, subject: &Subject) -> Result<Option<SlotKey>> {
         if subject.look.kind != FileKind::File || subject.look.size != 0 || subject.links != 1 {
             return Ok(None);
         }
         let Some((_, _, of_dir)) = dir.slot.identity()? else { return Ok(None) };
-        let Some((index, incarnation)) = self.slot(&subject.look)? else { return Ok(None) };
+        let Some(SlotKey { index, incarnation }) = self.slot(&subject.look)? else { return Ok(None) };
         let path = of_dir.path.join(OsStr::from_bytes(&names.name));
         let (ino, handle) = (subject.look.ino, subject.handle.clone());
         let identity = Identity { fsid: of_dir.fsid, ino, kind: FileKind::File, handle, path };
@@ -370,7 +367,7 @@ impl Client {
         let Some(_held) = slot.try_lock(me)? else { return Ok(None) };
         // Somebody else may have opened and synced it already.
         let fresh = slot.incarnation()? == incarnation && slot.load(slot::NAMED)? != incarnation;
-        Ok((fresh && slot.name(incarnation, &subject.look, &identity)?).then_some((index, incarnation)))
+        Ok((fresh && slot.name(incarnation, &subject.look, &identity)?).then_some(SlotKey { index, incarnation }))
     }
 
     /// The record that a file was made is stored: from now on its writes are logged.
@@ -403,8 +400,8 @@ impl Client {
     /// The medium's failure; the change was not made then.
     pub fn unlogged_names<T>(&self, look: &Look, gets: bool, change: impl FnOnce() -> T) -> Result<T> {
         let slot = if gets && self.named() != 0 { self.slot(look)? } else { self.find(look)? };
-        let Some((index, _)) = slot else { return Ok(change()) };
-        let slot = self.log.slot(index);
+        let Some(key) = slot else { return Ok(change()) };
+        let slot = self.log.slot(key.index);
         let _held = slot.lock_once(self.me(std::process::id())?)?;
         Ok(change())
     }

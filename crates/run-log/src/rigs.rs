@@ -80,7 +80,7 @@ mod tests {
         let (me, slot) = (client.me(std::process::id()).unwrap(), log.slot(0));
         slot.set(slot::NAME_LANE, 1).unwrap();
         slot.set(slot::NAME_END, 1024).unwrap();
-        client.persist_name(&slot).unwrap();
+        slot.persist_name().unwrap();
         let lane = log.lane(1);
         let end = lane.append(me, RecordHead::new_zeroed(), &[b"acknowledged"]).unwrap().unwrap();
         lane.persist(end).unwrap();

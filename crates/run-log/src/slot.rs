@@ -58,6 +58,11 @@ pub(crate) enum Enter {
 }
 
 impl<'l> Slot<'l> {
+    /// Makes the newest record of the file's names durable.
+    pub(crate) fn persist_name(&self) -> Result<()> {
+        self.log.lane(self.load(slot::NAME_LANE)? as u32).persist(self.load(slot::NAME_END)?)
+    }
+
     pub(crate) fn load(&self, word: u64) -> Result<u64> {
         Ok(self.log.nvm.shared_u64(self.at + word)?)
     }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use ondol_medium::{Nvm, Pool, PoolSpec};
-use ondol_run_log::{Call, Client, Drain, FileKind, Handle, Identity, Log, LogOptions, Look, Place, found};
+use ondol_run_log::{Call, Client, Drain, FileKind, Handle, Identity, Log, LogOptions, Look, Place, WriteCall, found};
 use std::cell::Cell;
 
 /// A file that is nothing but its size and times.
@@ -47,10 +47,6 @@ impl Call for Write<'_> {
         false
     }
 
-    fn refuses_write(&self, (): &()) -> bool {
-        false
-    }
-
     fn identity(&self) -> Option<Identity> {
         // Of a file that is nowhere.
         Some(Identity {
@@ -60,6 +56,12 @@ impl Call for Write<'_> {
             handle: Handle { kind: 1, bytes: vec![1; 8] },
             path: "/no/such/file".into(),
         })
+    }
+}
+
+impl WriteCall for Write<'_> {
+    fn refuses_write(&self, (): &()) -> bool {
+        false
     }
 
     fn write(&self) -> Result<usize, ()> {

@@ -60,7 +60,7 @@ pub(crate) fn plan_setattr(reader: &mut dyn Reader, ino: Ino, inode: &Inode, set
     if set.perm.is_none() && !drops {
         return Ok((false, cost));
     }
-    let changes = xattr::permission_changes(reader, ino, inode, (set.perm, drops))?;
+    let changes = xattr::permission_changes(reader, ino, inode, set.perm, drops)?;
     for change in &changes {
         let needs = xattr::needs(reader, ino, inode, change)?;
         (cost.journal, cost.blocks) = (cost.journal + needs.journal, cost.blocks + needs.blocks);
@@ -98,7 +98,7 @@ pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool)
     if xattrs {
         let inode = op.inode(ino)?.clone();
         let drops = set.kill_suid || set.uid.is_some() || set.gid.is_some();
-        let changes = xattr::permission_changes(op, ino, &inode, (set.perm.map(|_| perm), drops))?;
+        let changes = xattr::permission_changes(op, ino, &inode, set.perm.map(|_| perm), drops)?;
         changes.iter().try_for_each(|change| xattr::change(op, ino, change))?;
     }
     Ok(())

@@ -69,7 +69,7 @@ pub use inode::InodeOps;
 pub use memory::{Aside, MemoryBlocks};
 pub use mmp::Mmp;
 pub use mounting::Replay;
-pub use ondol_format::inode::FileType;
+pub use ondol_format::inode::{Device, FileType};
 pub use ondol_journal::Piece;
 pub use orphan::Processed;
 pub use page_cache::PageCache;

@@ -290,20 +290,22 @@ impl Client for Shared {
         self.judge(block, kind, bytes).map_err(|what| Corrupt { structure: structure(kind), block, what })
     }
 
-    fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches) {
+    fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images) -> Patches {
+        let mut out = Patches::default();
         match kind.class {
-            class::GROUP_DESCS => self.seal_descriptors(kind.owner, image, dirty, tx, out),
-            class::INODE_TABLE => self.seal_inodes(kind.owner, image, dirty, out),
+            class::GROUP_DESCS => self.seal_descriptors(kind.owner, image, dirty, tx, &mut out),
+            class::INODE_TABLE => self.seal_inodes(kind.owner, image, dirty, &mut out),
             class::SUPERBLOCK => {
                 let at = self.sb.superblock_location().1;
                 if let Some(Ok((raw, _))) = image.get(at..).map(RawSuperblock::read_from_prefix) {
                     let mut raw: RawSuperblock = raw;
                     raw.seal();
-                    put_derived(at, &image[at..], raw.as_bytes(), out);
+                    put_derived(at, &image[at..], raw.as_bytes(), &mut out);
                 }
             }
-            _ => self.seal_whole(block, kind, image, out),
+            _ => self.seal_whole(block, kind, image, &mut out),
         }
+        out
     }
 
     fn derived(&self, kind: Kind) -> Option<Derived> {

@@ -1,6 +1,6 @@
 //! The free space: what grows it, what discards it, and what takes it for memory.
 
-use crate::alloc::Need;
+use crate::alloc::{Need, Wanted};
 use crate::memory::{Aside, MemoryBlocks};
 use crate::{Result, Volume, behalf};
 use ondol_env::sync::atomic::Ordering::SeqCst;
@@ -40,7 +40,8 @@ impl FreeSpace<'_> {
         while left > 0 {
             // Far from where files are put first.
             let place = end / 2..end;
-            let run = groups.take_blocks(sb, &*self.vol.engine, place, left.min(LONGEST) as u32, None);
+            let want = Wanted { clusters: left.min(LONGEST) as u32, stream: None };
+            let run = groups.take_blocks(sb, &*self.vol.engine, place, want);
             let run = run.map_err(|e| self.vol.noted(e))?;
             left -= u64::from(run.len) / ratio;
             taken.add(run);

@@ -1,7 +1,7 @@
 //! The words in which a volume is asked and answers.
 
 use ondol_env::Timestamp;
-use ondol_format::inode::FileType;
+use ondol_format::inode::{Device, FileType};
 
 /// An inode number. 2 is the root directory.
 pub type Ino = u32;
@@ -48,8 +48,8 @@ pub struct Attr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number of a device file: major and minor.
-    pub rdev: (u32, u32),
+    /// Device number of a device file.
+    pub rdev: Device,
     /// Size in bytes.
     pub size: u64,
     /// Space held, in units of 512 bytes; a regular file whose contents lie in its inode counts them.
@@ -312,6 +312,17 @@ impl DataMode {
             Self::Journal => "journal",
         }
     }
+}
+
+/// What is copied from file to file: bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRange {
+    /// Where they begin in the file that is read.
+    pub from: u64,
+    /// Where they go in the other.
+    pub to: u64,
+    /// How many.
+    pub len: u64,
 }
 
 /// What two files exchange and how, as XFS_IOC_EXCHANGE_RANGE has it: see [`crate::FileRanges::exchange`].

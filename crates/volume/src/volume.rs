@@ -11,7 +11,7 @@ use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
 use crate::orphan::state::Orphans;
 use crate::shared::Shared;
-use crate::{Atime, Attr, Caller, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, behalf};
+use crate::{Atime, Attr, Caller, DataMode, Device, Error, Fsync, Ino, OnError, Result, StatFs, behalf};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Bell, Env, Progress, Timestamp};
@@ -278,7 +278,7 @@ impl Volume {
             nlink: u32::from(inode.links),
             uid: inode.uid,
             gid: inode.gid,
-            rdev: if device { inode.device() } else { (0, 0) },
+            rdev: if device { inode.device() } else { Device::default() },
             size: inode.size,
             blocks: self.space_told(ino, inode),
             atime: crate::time::from_disk(inode.atime),

@@ -19,7 +19,10 @@ pub(crate) fn check(core: &Core) -> Vec<String> {
             if tree.nodes.keys().any(|lbn| shard_of(*lbn, core.area.header.stripe()) != number) {
                 fault(format!("shard {number} has a block of another"));
             }
-            check_shard(core.area.block_size(), &tree, (size, last), &mut live, &mut fault);
+            check_shard(core.area.block_size(), &tree, size, last, &mut fault);
+            for s in tree.nodes.values().flat_map(|node| &node.segments) {
+                *live.entry(s.block).or_default() += u64::from(s.len());
+            }
         }
         let whole = file.whole.lock();
         for control in &whole.controls {
@@ -52,13 +55,7 @@ pub(crate) fn check(core: &Core) -> Vec<String> {
 }
 
 /// One shard of a file of so many bytes, after so many operations.
-fn check_shard(
-    block_size: u64,
-    tree: &Tree,
-    (size, last): (u64, u64),
-    live: &mut BTreeMap<u32, u64>,
-    fault: &mut dyn FnMut(String),
-) {
+fn check_shard(block_size: u64, tree: &Tree, size: u64, last: u64, fault: &mut dyn FnMut(String)) {
     for (lbn, node) in &tree.nodes {
         let inside = |end: u32| u64::from(end) <= block_size;
         let sorted = node.segments.windows(2).all(|s| s[0].end <= s[1].start);
@@ -74,9 +71,6 @@ fn check_shard(
         }
         if node.segments.iter().any(|s| s.sequence > last) {
             fault(format!("block {lbn} has bytes of an operation that was not yet"));
-        }
-        for s in &node.segments {
-            *live.entry(s.block).or_default() += u64::from(s.len());
         }
     }
     if tree.life == Life::Released {

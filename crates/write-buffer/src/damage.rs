@@ -86,7 +86,7 @@ pub(crate) fn find(area: &Area) -> Result<Contents> {
     });
     let filled: BTreeMap<(u32, u32), u32> = befores.collect();
     for (block, line) in (0..).zip(&lines) {
-        read_block(area, block, line.as_ref(), &filled, &mut records, &mut contents)?;
+        records.extend(read_block(area, block, line.as_ref(), &filled, &mut contents)?);
     }
     let mut by_slot: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
     let mut bad = BTreeSet::new();
@@ -155,17 +155,16 @@ fn read_line(area: &Area, block: u32) -> Result<Option<BlockLine>> {
     }
 }
 
-/// Adds the records of a block. `filled` says of blocks and lives how far they were filled at least.
+/// The records of a block. `filled` says of blocks and lives how far they were filled at least.
 fn read_block(
     area: &Area,
     block: u32,
     line: Option<&BlockLine>,
     filled: &BTreeMap<(u32, u32), u32>,
-    records: &mut Vec<(Owner, u32, Record)>,
     contents: &mut Contents,
-) -> Result<()> {
+) -> Result<Vec<(Owner, u32, Record)>> {
     if line == Some(&BlockLine::Free) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     contents.is_untouched = false;
     contents.unreadable_lines += u64::from(line.is_none());
@@ -176,14 +175,14 @@ fn read_block(
             let data = &bytes[r.start as usize..(r.start + r.len) as usize];
             let what = What::Bytes { lbn: r.lbn, start: r.start, len: r.len, block, at: r.start };
             let record = Record { sequence: r.sequence, what, is_whole: is_data(data, r.data) };
-            records.push((r.owner, block, record));
-            return Ok(());
+            return Ok(vec![(r.owner, block, record)]);
         }
         Some(BlockLine::Fragments { life, .. }) => Some((*life, filled.get(&(block, *life)).copied().unwrap_or(0))),
         _ => None,
     };
     let scan = scan::fragments(area, block, &bytes, life);
     contents.damage.extend(scan.lost.iter().map(|at| Damage::Fragments { block, at: *at }));
+    let mut records = Vec::new();
     for found in scan.found {
         let f = found.fragment;
         let what = match f.kind {
@@ -196,5 +195,5 @@ fn read_block(
         };
         records.push((f.owner, block, Record { sequence: f.sequence, what, is_whole: found.is_whole }));
     }
-    Ok(())
+    Ok(records)
 }

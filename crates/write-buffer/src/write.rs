@@ -17,19 +17,25 @@ use crate::{BufferError, Result};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_medium::Stored;
-use std::ops::Range;
 
 /// The part of an operation that lies in one LBN.
 #[derive(Clone, Debug)]
-struct Piece {
+struct Piece<'d> {
     lbn: u64,
     /// First byte in the LBN.
     start: u32,
-    /// Which bytes of the operation.
-    bytes: Range<usize>,
+    bytes: &'d [u8],
 }
 
-impl Piece {
+/// A piece that was copied to a block of its own.
+struct Copied<'p, 'd> {
+    piece: &'p Piece<'d>,
+    block: u32,
+    /// The checksum of its bytes.
+    sum: u32,
+}
+
+impl Piece<'_> {
     fn segment(&self, block: u32, at: u32, sequence: u64) -> Segment {
         Segment { start: self.start, end: self.start + self.bytes.len() as u32, block, at, sequence }
     }
@@ -53,23 +59,23 @@ impl Core {
     }
 
     /// Small pieces become fragments, others have a block of their own.
-    fn cut_up(&self, offset: u64, len: usize) -> (Vec<Piece>, Vec<Piece>) {
+    fn cut_up<'d>(&self, offset: u64, data: &'d [u8]) -> (Vec<Piece<'d>>, Vec<Piece<'d>>) {
         let block_size = self.area.block_size();
         let (mut small, mut whole) = (Vec::new(), Vec::new());
-        let mut done = 0;
-        while done < len {
-            let at = offset + done as u64;
-            let piece = ((block_size - at % block_size) as usize).min(len - done);
-            let of = if piece as u64 > block_size / 4 { &mut whole } else { &mut small };
-            of.push(Piece { lbn: at / block_size, start: (at % block_size) as u32, bytes: done..done + piece });
-            done += piece;
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let len = ((block_size - at % block_size) as usize).min(rest.len());
+            let (bytes, later) = rest.split_at(len);
+            let of = if len as u64 > block_size / 4 { &mut whole } else { &mut small };
+            of.push(Piece { lbn: at / block_size, start: (at % block_size) as u32, bytes });
+            (at, rest) = (at + len as u64, later);
         }
         (small, whole)
     }
 
     /// One operation: one sequence, one fence, one shard, which is locked until the bytes are durable and in the tree.
     fn write_in_stripe(&self, file: &Arc<FileState>, offset: u64, data: &[u8]) -> Result<()> {
-        let (small, whole) = self.cut_up(offset, data.len());
+        let (small, whole) = self.cut_up(offset, data);
         let need: u64 = small.iter().map(|piece| footprint(piece.bytes.len() as u64)).sum();
         // All blocks at once: nobody waits for a block while holding one.
         let mut taken = match whole.len() {
@@ -82,28 +88,26 @@ impl Core {
         };
         let mut batch = self.area.nvm().stored();
         let blocks: Vec<u32> = taken.as_ref().map(|t| t.blocks()[..whole.len()].to_vec()).unwrap_or_default();
-        let sums = self.copy_whole(&mut batch, &whole, &blocks, data)?;
+        let copied = self.copy_whole(&mut batch, &whole, &blocks)?;
 
         let mut gone = Vec::new();
         let mut tree = file.shard(offset / self.area.block_size()).write();
         file.check(tree.life)?;
         let sequence = next_sequence(file)?;
         let owner = file.owner;
-        let mut places = Vec::with_capacity(small.len());
         let stored = self
-            .store_lines(&mut batch, owner, sequence, &whole, &blocks, &sums)
-            .and_then(|()| append(self, open.as_deref_mut(), &mut batch, owner, sequence, &small, data, &mut places))
-            .and_then(|()| self.area.commit(batch));
-        if let Err(e) = stored {
+            .store_lines(&mut batch, owner, sequence, &copied)
+            .and_then(|()| self.append(open.as_deref_mut(), &mut batch, owner, sequence, &small))
+            .and_then(|places| self.area.commit(batch).map(|()| places));
+        let places = stored.inspect_err(|_| {
             // Nothing may follow what may be torn.
             open.as_deref_mut().into_iter().for_each(|open| open.abandon(&self.space));
-            return Err(e);
-        }
+        })?;
         {
             let mut whole = file.whole.lock();
             whole.size = whole.size.max(offset + data.len() as u64);
         }
-        let whole_places = whole.iter().zip(&blocks).map(|(piece, block)| (piece, (*block, piece.start)));
+        let whole_places = copied.iter().map(|Copied { piece, block, .. }| (*piece, (*block, piece.start)));
         for (piece, (block, at)) in whole_places.chain(small.iter().zip(places)) {
             self.space.hold(block, piece.bytes.len() as u32);
             let node = tree.put(piece.lbn, piece.segment(block, at, sequence), &mut gone);
@@ -120,13 +124,17 @@ impl Core {
         Ok(())
     }
 
-    /// Data of block records, whole lines. Nothing refers to them yet, so no lock is needed. Returns their checksums.
-    fn copy_whole(&self, batch: &mut Stored<'_>, whole: &[Piece], blocks: &[u32], data: &[u8]) -> Result<Vec<u32>> {
-        let copy = |(piece, block): (&Piece, &u32)| {
-            let bytes = &data[piece.bytes.clone()];
+    /// Data of block records, whole lines. Nothing refers to them yet, so no lock is needed.
+    fn copy_whole<'p, 'd>(
+        &self,
+        batch: &mut Stored<'_>,
+        whole: &'p [Piece<'d>],
+        blocks: &[u32],
+    ) -> Result<Vec<Copied<'p, 'd>>> {
+        let copy = |(piece, block): (&'p Piece<'d>, &u32)| {
             let at = self.area.block_at(*block) + u64::from(piece.start);
-            batch.copy(at, bytes)?;
-            Ok(data_sum(bytes))
+            batch.copy(at, piece.bytes)?;
+            Ok(Copied { piece, block: *block, sum: data_sum(piece.bytes) })
         };
         whole.iter().zip(blocks).map(copy).collect()
     }
@@ -136,17 +144,33 @@ impl Core {
         batch: &mut Stored<'_>,
         owner: Owner,
         sequence: u64,
-        whole: &[Piece],
-        blocks: &[u32],
-        sums: &[u32],
+        copied: &[Copied<'_, '_>],
     ) -> Result<()> {
-        for ((piece, block), data) in whole.iter().zip(blocks).zip(sums) {
+        for Copied { piece, block, sum } in copied {
             let (lbn, len) = (piece.lbn, piece.bytes.len() as u32);
-            let record = BlockRecord { owner, sequence, lbn, start: piece.start, len, data: *data };
+            let record = BlockRecord { owner, sequence, lbn, start: piece.start, len, data: *sum };
             let line = self.area.seal.encode_line(*block, &BlockLine::Record(record));
             batch.store(self.area.line_at(*block), &line)?;
         }
         Ok(())
+    }
+
+    /// Appends small pieces to a fragment block. Returns where they lie, by block and byte.
+    fn append(
+        &self,
+        open: Option<&mut Open>,
+        batch: &mut Stored<'_>,
+        owner: Owner,
+        sequence: u64,
+        small: &[Piece<'_>],
+    ) -> Result<Vec<(u32, u32)>> {
+        let Some(open) = open else { return Ok(Vec::new()) };
+        let append = |(part, piece): (_, &Piece<'_>)| {
+            let offset = piece.lbn * self.area.block_size() + u64::from(piece.start);
+            let new = New { owner, sequence, kind: FragmentKind::Bytes, part, offset, payload: piece.bytes };
+            open.append(&self.area, batch, new)
+        };
+        (0..).zip(small).map(append).collect()
     }
 
     pub(crate) fn set_len(&self, file: &Arc<FileState>, len: u64) -> Result<()> {
@@ -198,25 +222,4 @@ impl Core {
 fn next_sequence(file: &FileState) -> Result<u64> {
     let sequence = file.last.fetch_add(1, SeqCst) + 1;
     if sequence < SEQUENCE_LIMIT { Ok(sequence) } else { Err(BufferError::Spent) }
-}
-
-#[expect(clippy::too_many_arguments, reason = "the parts of one operation")]
-fn append(
-    core: &Core,
-    open: Option<&mut Open>,
-    batch: &mut Stored<'_>,
-    owner: Owner,
-    sequence: u64,
-    small: &[Piece],
-    data: &[u8],
-    places: &mut Vec<(u32, u32)>,
-) -> Result<()> {
-    let Some(open) = open else { return Ok(()) };
-    for (part, piece) in (0..).zip(small) {
-        let offset = piece.lbn * core.area.block_size() + u64::from(piece.start);
-        let payload = &data[piece.bytes.clone()];
-        let new = New { owner, sequence, kind: FragmentKind::Bytes, part, offset, payload };
-        places.push(open.append(&core.area, batch, new)?);
-    }
-    Ok(())
 }

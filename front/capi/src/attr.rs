@@ -47,7 +47,6 @@ pub struct Attr {
 
 impl Attr {
     pub(crate) fn of(metadata: &Metadata) -> Self {
-        let (rdev_major, rdev_minor) = metadata.rdev();
         Self {
             ino: metadata.ino().into(),
             size: metadata.len(),
@@ -56,8 +55,8 @@ impl Attr {
             nlink: metadata.nlink(),
             uid: metadata.uid(),
             gid: metadata.gid(),
-            rdev_major,
-            rdev_minor,
+            rdev_major: metadata.rdev().major,
+            rdev_minor: metadata.rdev().minor,
             accessed: Time::of(metadata.accessed()),
             modified: Time::of(metadata.modified()),
             changed: Time::of(metadata.changed()),

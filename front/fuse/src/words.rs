@@ -4,7 +4,7 @@ use crate::ops::{Opening, Sender, UNTOLD};
 use crate::proto::Header;
 use crate::proto::numbers::fattr;
 use crate::proto::wire::{self, OpenIn, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
-use ondol::{Attr, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
+use ondol::{Attr, Device, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
 
 const ST_BLOCK_SIZE: u32 = 4096;
 
@@ -86,8 +86,8 @@ pub(crate) fn statx(a: &Attr, seconds: u64) -> StatxOut {
         btime: time(a.crtime.unwrap_or_default()),
         ctime: time(a.ctime),
         mtime: time(a.mtime),
-        rdev_major: a.rdev.0,
-        rdev_minor: a.rdev.1,
+        rdev_major: a.rdev.major,
+        rdev_minor: a.rdev.minor,
         ..Statx::default()
     };
     StatxOut { attr_valid: seconds, stat, ..StatxOut::default() }
@@ -178,13 +178,13 @@ pub(crate) fn xattr_how(flags: u32) -> Option<SetXattr> {
 
 /// A device number as FUSE and stat(2) of old carry it: 12 bits of the major number between two parts of the minor's
 /// 20.
-fn encode_device((major, minor): (u32, u32)) -> u32 {
+fn encode_device(Device { major, minor }: Device) -> u32 {
     (minor & 0xFF) | ((major & 0xFFF) << 8) | ((minor & 0xF_FF00) << 12)
 }
 
-/// Major and minor number.
-pub(crate) fn decode_device(device: u32) -> (u32, u32) {
-    ((device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xF_FF00))
+/// The other way round.
+pub(crate) fn decode_device(device: u32) -> Device {
+    Device { major: (device >> 8) & 0xFFF, minor: (device & 0xFF) | ((device >> 12) & 0xF_FF00) }
 }
 
 pub(crate) fn opening(how: &OpenIn) -> Opening {
@@ -224,8 +224,9 @@ mod tests {
 
     #[test]
     fn device_numbers_survive_the_way() {
-        assert_eq!(encode_device((8, 1)), 0x801);
-        for device in [(0, 0), (10, 229), (259, 1_000_000), (4095, 0xF_FFFF)] {
+        assert_eq!(encode_device(Device { major: 8, minor: 1 }), 0x801);
+        for (major, minor) in [(0, 0), (10, 229), (259, 1_000_000), (4095, 0xF_FFFF)] {
+            let device = Device { major, minor };
             assert_eq!(decode_device(encode_device(device)), device);
         }
     }

@@ -3,7 +3,7 @@
 use crate::raw::{self, Quiet, system};
 use crate::seconds;
 use libc::{c_int, c_long, iovec};
-use ondol_run_log::{Call, FileKind, Identity, Look, Place};
+use ondol_run_log::{Call, FileKind, Identity, Look, Place, WriteCall};
 use std::cell::{Cell, OnceCell};
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -144,13 +144,20 @@ impl Call for FdCall<'_> {
         matches!(*fail, libc::EIO | libc::ENOSPC | libc::EDQUOT)
     }
 
-    fn refuses_write(&self, fail: &c_int) -> bool {
-        *fail == libc::EIO && self.durable()
-    }
-
     fn identity(&self) -> Option<Identity> {
         let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_else(|_| PathBuf::new());
         Identity::of(raw::borrow(self.fd)?, path)
+    }
+
+    fn may_cut(&self) -> bool {
+        // By name: the caller has asked.
+        self.modes() & (libc::O_ACCMODE | libc::O_PATH) != libc::O_RDONLY
+    }
+}
+
+impl WriteCall for FdCall<'_> {
+    fn refuses_write(&self, fail: &c_int) -> bool {
+        *fail == libc::EIO && self.durable()
     }
 
     fn write(&self) -> Result<usize, c_int> {
@@ -184,11 +191,6 @@ impl Call for FdCall<'_> {
             (Some(second), Ok(start)) => self.to_second(second, start, flags & libc::O_APPEND != 0),
             _ => self.write(),
         }
-    }
-
-    fn may_cut(&self) -> bool {
-        // By name: the caller has asked.
-        self.modes() & (libc::O_ACCMODE | libc::O_PATH) != libc::O_RDONLY
     }
 
     fn place(&self) -> Option<Place> {

@@ -8,17 +8,17 @@ use crate::call::FdCall;
 use crate::files::{directory, text};
 use crate::raw::{self, system};
 use crate::seconds;
-use crate::shim::{self, Hint, Inside, Shim, Slot};
+use crate::shim::{self, Hint, Inside, Shim};
 use change::OneChange;
 use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_PATH, c_char, c_int, gid_t, mode_t, uid_t};
-use ondol_run_log::{Change, FileKind, Look, Subject};
+use ondol_run_log::{Change, FileKind, Look, SlotKey, Subject};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 /// A trusted directory that a path leads into. It is reached by its path, so that no descriptor is open that the
 /// program does not know: whether it is still the same is looked at behind each change.
 struct Parent {
-    slot: Slot,
+    slot: SlotKey,
     dir: c_int,
     before: CString,
     /// The path's last part.
@@ -161,7 +161,7 @@ fn known(dir: c_int, path: *const c_char) -> Option<(&'static Shim, Look, Inside
 
 /// Names of a file are changed past the log: whoever writes to it meanwhile must not take that for his own doing, so
 /// its next sync is real.
-struct PastFile(Option<(&'static Shim, Slot)>);
+struct PastFile(Option<(&'static Shim, SlotKey)>);
 
 impl PastFile {
     /// What a path leads to, itself and not what it points to.

@@ -3,7 +3,7 @@
 use crate::{raw, seconds};
 use libc::c_int;
 use ondol_medium::{Access, Nvm, NvmOptions, SharedWord, Whose};
-use ondol_run_log::{Client, FileKind, Log, LogOptions, Look};
+use ondol_run_log::{Client, FileKind, Log, LogOptions, Look, SlotKey};
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
-
-/// A slot and its incarnation.
-pub(crate) type Slot = (u32, u64);
 
 /// The log and the directories; none where the program was started without, or they cannot be had.
 static SHIM: OnceLock<Shim> = OnceLock::new();
@@ -131,7 +128,7 @@ pub(crate) fn seen_inside() -> bool {
 
 /// What a signal handler needs that came while this thread was inside, and may neither wait for a lock nor allocate:
 /// the log, and the slot of its file.
-pub(crate) fn interrupted(fd: c_int) -> Option<(&'static Shim, Slot)> {
+pub(crate) fn interrupted(fd: c_int) -> Option<(&'static Shim, SlotKey)> {
     let shim = interrupted_at_all()?;
     Some((shim, shim.client.find(&Look::at(raw::borrow(fd)?).ok()?).ok()??))
 }
@@ -247,7 +244,7 @@ pub(crate) enum Hint {
     Other,
     /// No file with a slot, when so many had been given.
     Later(u32),
-    Slot(Slot),
+    Slot(SlotKey),
 }
 
 pub(crate) fn hint(fd: c_int) -> Hint {
@@ -256,7 +253,7 @@ pub(crate) fn hint(fd: c_int) -> Hint {
         UNKNOWN => Hint::Unknown,
         OTHER => Hint::Other,
         LATER => Hint::Later((hint >> 32) as u32),
-        slot => Hint::Slot(((slot - FIRST) as u32, hint >> 32)),
+        slot => Hint::Slot(SlotKey { index: (slot - FIRST) as u32, incarnation: hint >> 32 }),
     }
 }
 
@@ -301,7 +298,7 @@ pub(crate) fn given() -> u32 {
 
 /// The slot of a descriptor's file that had none when it was last looked at, if it has one by now.
 #[cold]
-pub(crate) fn appeared(fd: c_int) -> Option<(&'static Shim, Slot)> {
+pub(crate) fn appeared(fd: c_int) -> Option<(&'static Shim, SlotKey)> {
     let (shim, error) = (SHIM.get()?, raw::errno());
     forget(fd);
     let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok()).filter(|look| shim.is_on(look));
@@ -322,7 +319,7 @@ pub(crate) fn forget_from(first: u32) {
 
 impl Shim {
     /// The slot of an open file, if it is a file of the directories and there is a slot for it.
-    pub(crate) fn slot(&self, fd: c_int) -> Option<Slot> {
+    pub(crate) fn slot(&self, fd: c_int) -> Option<SlotKey> {
         match hint(fd) {
             Hint::Slot(slot) => Some(slot),
             Hint::Other => None,
@@ -331,7 +328,7 @@ impl Shim {
     }
 
     /// As [`Shim::slot`], for a write that is durable when it returns.
-    pub(crate) fn durable_slot(&self, fd: c_int) -> Option<Slot> {
+    pub(crate) fn durable_slot(&self, fd: c_int) -> Option<SlotKey> {
         match hint(fd) {
             Hint::Slot(slot) => Some(slot),
             _ => self.resolve(fd),
@@ -362,26 +359,26 @@ impl Shim {
     }
 
     /// As [`Shim::slot`], by a look at the file.
-    pub(crate) fn resolve(&self, fd: c_int) -> Option<Slot> {
+    pub(crate) fn resolve(&self, fd: c_int) -> Option<SlotKey> {
         let look = Look::at(raw::borrow(fd)?).ok()?;
         if !self.may_be_fit(&look) {
             note(fd, OTHER);
             return None;
         }
-        let (slot, incarnation) = self.slot_of(fd, &look)?;
-        note(fd, incarnation << 32 | (u64::from(slot) + FIRST));
-        Some((slot, incarnation))
+        let key = self.slot_of(fd, &look)?;
+        note(fd, key.incarnation << 32 | (u64::from(key.index) + FIRST));
+        Some(key)
     }
 
     /// As [`Shim::resolve`], of a descriptor that the program does not know.
-    pub(crate) fn unnoted(&self, fd: c_int) -> Option<Slot> {
+    pub(crate) fn unnoted(&self, fd: c_int) -> Option<SlotKey> {
         let look = Look::at(raw::borrow(fd)?).ok()?;
         if self.may_be_fit(&look) { self.slot_of(fd, &look) } else { None }
     }
 
     /// The slot of an open file. One that has a slot has live records, perhaps, wherever its path is by now; it is
     /// given one only if it is in the directories.
-    fn slot_of(&self, fd: c_int, look: &Look) -> Option<Slot> {
+    fn slot_of(&self, fd: c_int, look: &Look) -> Option<SlotKey> {
         if let Some(found) = self.client.find(look).ok()? {
             return Some(found);
         }

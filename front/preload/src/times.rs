@@ -3,13 +3,13 @@
 use crate::call::FdCall;
 use crate::files::{directory, text};
 use crate::raw::{self, system};
-use crate::shim::{self, Shim, Slot};
+use crate::shim::{self, Shim};
 use crate::syncs::unseen;
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, timespec, timeval, utimbuf};
-use ondol_run_log::{FileKind, Look, Times};
+use ondol_run_log::{FileKind, Look, SlotKey, Times};
 
 /// The slot of a file, if it has one.
-fn known(shim: &Shim, look: Option<Look>) -> Option<Slot> {
+fn known(shim: &Shim, look: Option<Look>) -> Option<SlotKey> {
     let look = look.filter(|look| look.kind == FileKind::File && shim.is_on(look))?;
     shim.client.find(&look).ok().flatten()
 }
@@ -30,7 +30,7 @@ fn of_open(fd: c_int, real: &dyn Fn() -> c_int) -> c_int {
 }
 
 /// Sets the times of a file with a slot, which a descriptor is of.
-fn logged(shim: &Shim, fd: c_int, slot: Slot, real: &dyn Fn() -> c_int) -> c_int {
+fn logged(shim: &Shim, fd: c_int, slot: SlotKey, real: &dyn Fn() -> c_int) -> c_int {
     let change = || if real() < 0 { Err(raw::errno()) } else { Ok(()) };
     let times = || raw::borrow(fd).and_then(|fd| Times::of(fd).ok());
     match shim.client.set_times(slot, &FdCall::sync(fd), change, times) {

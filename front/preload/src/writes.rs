@@ -4,7 +4,7 @@ use crate::call::{FdCall, Seen};
 use crate::raw::{self, system};
 use crate::shim::{self, Uncounted};
 use libc::{c_int, c_long, c_void, iovec, off_t, size_t, ssize_t};
-use ondol_run_log::{Call, Written};
+use ondol_run_log::{WriteCall, Written};
 
 /// A write: into the log, too, if its file is trusted.
 #[inline(always)]

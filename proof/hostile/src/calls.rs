@@ -5,7 +5,8 @@ use crate::image::Seed;
 use crate::input::Input;
 use ondol_env::Timestamp;
 use ondol_volume::{
-    Batch, Caller, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume,
+    Batch, Caller, CopyRange, Device, Exchange, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr,
+    SetTime, SetXattr, Volume,
 };
 
 /// Which calls an input makes, mostly.
@@ -138,7 +139,13 @@ impl<'a> Calls<'a> {
             0..=3 => self.found(v.names().lookup(dir, &name)),
             4..=6 => self.found(v.names().create(dir, &name, 0o644, OWNER)),
             7..=9 => self.found(v.names().mkdir(dir, &name, 0o755, OWNER)),
-            10 => self.found(v.names().mknod(dir, &name, input.u16(), (input.u32(), input.u32()), OWNER)),
+            10 => self.found(v.names().mknod(
+                dir,
+                &name,
+                input.u16(),
+                Device { major: input.u32(), minor: input.u32() },
+                OWNER,
+            )),
             11 => {
                 let target = vec![b't'; usize::from(input.u16()) % 5000];
                 self.found(v.names().symlink(dir, &name, &target, OWNER));
@@ -238,10 +245,10 @@ impl<'a> Calls<'a> {
             28 => {
                 drop(v.files().seek(ino, at, Seek::Hole));
                 let (to, to_at, len) = (self.ino(input), Self::offset(input), Self::offset(input));
-                drop(v.ranges().copy_range(ino, at, to, to_at, len, input.one_in(2)));
+                drop(v.ranges().copy_range(ino, to, CopyRange { from: at, to: to_at, len }, input.one_in(2)));
                 self.guard.begin("exchange");
                 for len in [None, Some(len)] {
-                    drop(v.ranges().exchange((ino, at), (to, to_at), &Exchange { len, ..Exchange::default() }));
+                    drop(v.ranges().exchange(ino, at, to, to_at, &Exchange { len, ..Exchange::default() }));
                 }
             }
             29 => {

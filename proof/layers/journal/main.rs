@@ -20,3 +20,6 @@ mod waiting;
 const BLOCK: usize = 1024;
 /// Blocks of the medium: journal first, then home.
 const BLOCKS: u64 = 2048;
+/// Both.
+const VOLUME: ondol_journal::scalable::Geometry =
+    ondol_journal::scalable::Geometry { blocks: BLOCKS, block_size: BLOCK };

@@ -166,7 +166,10 @@ impl Client for Plain {
     fn verify(&self, _block: u64, _kind: Kind, _bytes: &[u8]) -> Result<(), Corrupt> {
         Ok(())
     }
-    fn seal(&self, _b: u64, _k: Kind, _image: &[u8], _dirty: &Ranges, _tx: &dyn Images, _out: &mut Patches) {}
+    fn seal(&self, _b: u64, _k: Kind, _image: &[u8], _dirty: &Ranges, _tx: &dyn Images) -> Patches {
+        Patches::default()
+    }
+
     fn may_tear(&self, _: Kind) -> bool {
         false
     }

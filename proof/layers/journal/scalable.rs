@@ -1,5 +1,6 @@
 //! Engine `scalable` against the engine contract, and what is its own.
 
+use crate::VOLUME;
 use crate::contract::{
     BLOCK, BLOCKS, Bench, Ground, HOME, META, Rig, SUMMED, bench, bench_with, byte_at, config, pool_of, sum,
 };
@@ -43,7 +44,7 @@ impl Rig for Scalable {
         let env = Fixed::new(Timestamp::default(), 5);
         let contents = Contents::open(&pool.unwrap(), &env, OnDamage::Refuse).unwrap();
         let client = crate::contract::TestClient::default();
-        scalable::recover(&store, (BLOCKS, BLOCK), &contents, &client, &System).unwrap();
+        scalable::recover(&store, VOLUME, &contents, &client, &System).unwrap();
     }
 
     fn flushes_per_commit(&self) -> u64 {
@@ -256,7 +257,7 @@ fn recovery_is_cut() -> (usize, usize) {
     let store: Arc<dyn BlockStore> = Arc::new(Recorder::new(RamStore::from_bytes(disk.clone()), 0, domain.clone()));
     let recorded = Pool::open(Nvm::from_bytes(&pool).unwrap().record(domain.clone(), 1)).unwrap();
     let contents = Contents::open(&recorded, &System, OnDamage::Refuse).unwrap();
-    scalable::recover(&store, (BLOCKS, BLOCK), &contents, &*b.client, &System).unwrap();
+    scalable::recover(&store, VOLUME, &contents, &*b.client, &System).unwrap();
     drop(Log::start(contents, Arc::new(System), &Options::default()).unwrap());
     let medium = |bytes: Vec<u8>, kind| Medium { base: Layer::new(bytes), kind, whole: None };
     let media = [medium(disk, ondol_power::Kind::Block), medium(pool, ondol_power::Kind::Nvm)];

@@ -1,6 +1,7 @@
 //! Engine `scalable`: file data in pages of the pool, and new data that waits for its commit.
 
-use crate::contract::{BLOCK, BLOCKS, Bench, HOME, META, bench, bench_with, byte_at, config, pool_of};
+use crate::VOLUME;
+use crate::contract::{BLOCK, Bench, HOME, META, bench, bench_with, byte_at, config, pool_of};
 use crate::scalable::{Scalable, USUAL, block_of};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
@@ -211,7 +212,7 @@ fn synced_after_waiting() -> Result<Vec<u8>> {
     let (disk, pool) = b.now();
     let after: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(disk));
     let contents = Contents::open(&pool_of(&pool), &System, OnDamage::Refuse).unwrap();
-    scalable::recover(&after, (BLOCKS, BLOCK), &contents, &*b.client, &System)?;
+    scalable::recover(&after, VOLUME, &contents, &*b.client, &System)?;
     Ok(block_of(&*after, DATA + 11))
 }
 
@@ -308,7 +309,7 @@ fn a_lost_page_is_told() {
         pool[area.start as usize + at + 9] ^= 4;
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(disk));
         let contents = Contents::open(&pool_of(&pool), &System, on_damage).unwrap();
-        let done = scalable::recover(&store, (BLOCKS, BLOCK), &contents, &*b.client, &System);
+        let done = scalable::recover(&store, VOLUME, &contents, &*b.client, &System);
         done.map(|done| (done.lost, (DATA..DATA + 4).filter(|n| byte_at(&*store, *n) == 7).count()))
     };
     let refused = recovered(OnDamage::Refuse).unwrap_err().to_string();

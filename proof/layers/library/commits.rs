@@ -113,7 +113,7 @@ impl Run<'_> {
             4 => {
                 let other = random.below(3);
                 if other != n && !bytes.is_empty() && !self.files[self.names[other]].is_empty() {
-                    volume.exchange((name, 0), (NAMES[other], 0), &Exchange::default()).unwrap();
+                    volume.exchange(name, 0, NAMES[other], 0, &Exchange::default()).unwrap();
                     self.files.swap(at, self.names[other]);
                 }
             }

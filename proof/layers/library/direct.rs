@@ -76,7 +76,7 @@ impl Run<'_> {
             5 => {
                 let other = NAMES[random.below(3)];
                 if other != name && !bytes.is_empty() && self.files.get(other).is_some_and(|other| !other.is_empty()) {
-                    volume.exchange((name, 0), (other, 0), &Exchange::default()).unwrap();
+                    volume.exchange(name, 0, other, 0, &Exchange::default()).unwrap();
                     let (one, two) = (self.files[name].clone(), self.files[other].clone());
                     self.files.extend([(name, two), (other, one)]);
                 }

@@ -203,7 +203,7 @@ fn exchanged(engine: &str, blocks: usize) -> (u64, u64) {
     volume.sync().unwrap();
     let meter = volume.nvm_meter();
     let before = meter.read();
-    volume.exchange(("/a", 0), ("/b", 0), &Exchange { durable: true, ..Exchange::default() }).unwrap();
+    volume.exchange("/a", 0, "/b", 0, &Exchange { durable: true, ..Exchange::default() }).unwrap();
     let after = meter.read();
     assert_eq!(volume.read("/a").unwrap(), vec![2; blocks * 4096]);
     assert_eq!(volume.read("/b").unwrap(), vec![1; blocks * 4096]);

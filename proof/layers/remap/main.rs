@@ -21,6 +21,9 @@ use ondol_nvm_log::{Contents, OnDamage};
 const BLOCK: usize = 4096;
 /// Blocks of the medium.
 const BLOCKS: u64 = 2048;
+/// Both.
+const VOLUME: ondol_journal::scalable::Geometry =
+    ondol_journal::scalable::Geometry { blocks: BLOCKS, block_size: BLOCK };
 
 /// With a log of so many bytes. The table lends 48 pages.
 struct Remap(u64);
@@ -44,7 +47,7 @@ fn contents(pool: &Pool) -> Contents {
 fn recover(store: &Arc<dyn BlockStore>, pool: &Pool) {
     let contents = contents(pool);
     claim(&**store, &contents);
-    scalable::recover(store, (BLOCKS, BLOCK), &contents, &TestClient::default(), &System).unwrap();
+    scalable::recover(store, VOLUME, &contents, &TestClient::default(), &System).unwrap();
 }
 
 impl Rig for Remap {

@@ -2,7 +2,7 @@
 
 use crate::contract::{BLOCK, Bench, HOME, META, bench, byte_at, noise, pool_of};
 use crate::own::{DATA, write};
-use crate::{BLOCKS, Remap, SMALL, claim, contents, recover};
+use crate::{BLOCKS, Remap, SMALL, VOLUME, claim, contents, recover};
 use ondol_block::BlockStore;
 use ondol_env::System;
 use ondol_env::sync::Arc;
@@ -117,7 +117,7 @@ fn recovered_pool(pool: &Pool) -> Result<(), String> {
         before(&[8; BLOCK]).unwrap();
     }
     let client = crate::contract::TestClient::default();
-    scalable::recover(&table, (BLOCKS, BLOCK), &contents, &client, &System).map_err(|e| e.to_string())?;
+    scalable::recover(&table, VOLUME, &contents, &client, &System).map_err(|e| e.to_string())?;
     drop(Log::start(contents, Arc::new(System), &Options::default()).map_err(|e| e.to_string())?);
     table.lender().unwrap().give(&pages);
     match table.lender().unwrap().lent() {
@@ -175,7 +175,7 @@ fn a_page_that_is_not_what_its_record_says_is_refused() {
     let table: Arc<dyn BlockStore> = Arc::new(PageTable::attach(&pool).unwrap());
     claim(&*table, &contents(&pool));
     let client = crate::contract::TestClient::default();
-    let recover = |contents| scalable::recover(&table, (BLOCKS, BLOCK), contents, &client, &System);
+    let recover = |contents| scalable::recover(&table, VOLUME, contents, &client, &System);
     let found = contents(&pool);
     let refused = recover(&found);
     assert!(matches!(refused, Err(JournalError::LostData { block: DATA })), "{refused:?}");
@@ -194,7 +194,7 @@ fn recovery_into_memory_leaves_the_pool_as_it_is() {
     let table = Arc::new(PageTable::attach(&pool).unwrap());
     let over: Arc<dyn BlockStore> = Arc::new(ondol_block::OverlayStore::new(table.clone()));
     let client = crate::contract::TestClient::default();
-    scalable::recover(&over, (BLOCKS, BLOCK), &contents(&pool), &client, &System).unwrap();
+    scalable::recover(&over, VOLUME, &contents(&pool), &client, &System).unwrap();
     assert_eq!((byte_at(&*over, DATA + 2), byte_at(&*table, DATA + 2)), (6, 0));
     assert_eq!(pool.nvm().to_bytes().unwrap(), bytes);
     let store: Arc<dyn BlockStore> = table;

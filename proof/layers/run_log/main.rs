@@ -8,7 +8,7 @@ use ondol_env::sync::Mutex;
 use ondol_faults::Defect;
 use ondol_medium::{Nvm, Pool, PoolSpec};
 use ondol_power::PowerDomain;
-use ondol_run_log::{Call, Client, Log, LogOptions, Place, Written, found};
+use ondol_run_log::{Call, Client, Log, LogOptions, Place, WriteCall, Written, found};
 use ondol_testkit::run_log::kernel::{Kernel, OneCall, recovered};
 use ondol_testkit::run_log::threads::Interleaved;
 use ondol_testkit::run_log::{Shown, program};

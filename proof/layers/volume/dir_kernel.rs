@@ -2,7 +2,7 @@
 
 use crate::dir_rig::{Fs, TOP, USER, as_file, debugfs, fsck, mkfs, run, with_kernel};
 use ondol_testkit::{over_engines, over_two_engines};
-use ondol_volume::{FileType, Rename};
+use ondol_volume::{Device, FileType, Rename};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -61,7 +61,7 @@ fn our_tree(fs: &Fs) -> BTreeMap<String, Seen> {
     let mut tree = BTreeMap::new();
     fs.tree(TOP, "", &mut tree);
     let seen = tree.into_iter().map(|(path, (a, target))| {
-        let (major, minor) = a.rdev;
+        let Device { major, minor } = a.rdev;
         let rdev = u64::from(minor & 0xff | major << 8 | (minor & !0xff) << 12);
         let seen = Seen {
             ino: a.ino.into(),
@@ -132,8 +132,8 @@ fn both_ways(args: &[&str]) {
     fs.volume.names().rename(level, b"level 2", TOP, b"moved up", Rename::Replace).expect("rename");
     fs.volume.names().symlink(level, b"long", &[b'l'; 900], USER).expect("symlink");
     fs.volume.names().symlink(level, b"short", b"s", USER).expect("symlink");
-    fs.volume.names().mknod(level, b"device", 0o060_640, (0x456, 0x12378), USER).expect("mknod");
-    fs.volume.names().mknod(level, b"socket", 0o140_600, (0, 0), USER).expect("mknod");
+    fs.volume.names().mknod(level, b"device", 0o060_640, Device { major: 0x456, minor: 0x12378 }, USER).expect("mknod");
+    fs.volume.names().mknod(level, b"socket", 0o140_600, Device::default(), USER).expect("mknod");
     let ours = our_tree(&fs);
     let bytes = fs.bytes();
     fsck(&bytes, "after both");

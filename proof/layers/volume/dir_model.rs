@@ -1,7 +1,7 @@
 //! Random namespace operations against a model in plain maps; e2fsck judges the image after each case.
 
 use crate::dir_rig::{Fs, TOP, USER, fsck, mkfs};
-use ondol_volume::{Error, FileType, Ino, Rename};
+use ondol_volume::{Device, Error, FileType, Ino, Rename};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -304,8 +304,8 @@ fn create(fs: &Fs, model: &mut Model, d: u8, name: &[u8], t: u8) {
     let parent = model.objects[&dir].ino;
     let (file_type, made) = match t % 8 {
         0..=2 => (FileType::Directory, v.names().mkdir(parent, name, 0o755, USER)),
-        3 => (FileType::Fifo, v.names().mknod(parent, name, 0o010_644, (0, 0), USER)),
-        4 => (FileType::CharDevice, v.names().mknod(parent, name, 0o020_600, (1, 3), USER)),
+        3 => (FileType::Fifo, v.names().mknod(parent, name, 0o010_644, Device::default(), USER)),
+        4 => (FileType::CharDevice, v.names().mknod(parent, name, 0o020_600, Device { major: 1, minor: 3 }, USER)),
         _ => (FileType::Regular, v.names().create(parent, name, 0o644, USER)),
     };
     made_new(model, dir, name, file_type, b"", made);

@@ -2,7 +2,7 @@
 
 use crate::dir_rig::{Fs, TOP, USER, as_file, fsck, mkfs, run};
 use ondol_testkit::{over_engines, over_two_engines};
-use ondol_volume::{Caller, Error, FileType, Ino, Rename, SetAttr};
+use ondol_volume::{Caller, CopyRange, Device, Error, FileType, Ino, Rename, SetAttr};
 
 over_engines! {
     names_that_cannot_be,
@@ -104,12 +104,15 @@ fn devices_owners_and_inheritance() {
     let fs = small();
     let v = &fs.volume;
     let caller = Caller::new(70_000, 80_000);
-    let device = v.names().mknod(TOP, b"device", 0o020_640, (3, 1281), caller).expect("mknod");
+    let device = v.names().mknod(TOP, b"device", 0o020_640, Device { major: 3, minor: 1281 }, caller).expect("mknod");
     assert_eq!((device.file_type, device.perm, device.uid, device.gid), (FileType::CharDevice, 0o640, 70_000, 80_000));
-    assert_eq!(device.rdev, (3, 1281));
-    assert_eq!(v.names().mknod(TOP, b"plain", 0o644, (0, 0), caller).expect("mknod").file_type, FileType::Regular);
-    assert!(matches!(v.names().mknod(TOP, b"dir", 0o040_755, (0, 0), caller), Err(Error::Invalid(_))));
-    assert!(matches!(v.names().mknod(TOP, b"link", 0o120_777, (0, 0), caller), Err(Error::Invalid(_))));
+    assert_eq!(device.rdev, Device { major: 3, minor: 1281 });
+    assert_eq!(
+        v.names().mknod(TOP, b"plain", 0o644, Device::default(), caller).expect("mknod").file_type,
+        FileType::Regular
+    );
+    assert!(matches!(v.names().mknod(TOP, b"dir", 0o040_755, Device::default(), caller), Err(Error::Invalid(_))));
+    assert!(matches!(v.names().mknod(TOP, b"link", 0o120_777, Device::default(), caller), Err(Error::Invalid(_))));
     let made = v.names().mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
     assert_eq!(made.perm, 0o775, "setgid is handed down, not asked for");
     let setgid = SetAttr { perm: Some(0o2775), ..SetAttr::default() };
@@ -167,9 +170,9 @@ fn immutable_and_append_only() {
     // As a descriptor that was open before: an append-only file may be written to anywhere, an immutable one not even
     // with nothing.
     v.files().write(tail, 0, b"some").unwrap();
-    assert_eq!(v.ranges().copy_range(tail, 0, tail, 8, 4, false).unwrap(), 4);
-    assert_eq!(v.ranges().copy_range(tail, 100, tail, 0, 4, false).unwrap(), 0);
-    refused(v.ranges().copy_range(tail, 100, frozen, 0, 4, false).map(drop));
+    assert_eq!(v.ranges().copy_range(tail, tail, CopyRange { from: 0, to: 8, len: 4 }, false).unwrap(), 4);
+    assert_eq!(v.ranges().copy_range(tail, tail, CopyRange { from: 100, to: 0, len: 4 }, false).unwrap(), 0);
+    refused(v.ranges().copy_range(tail, frozen, CopyRange { from: 100, to: 0, len: 4 }, false).map(drop));
     refused(v.names().rename(TOP, b"lost+found", still, b"x", Rename::Replace));
     fs.check("flags");
 }
@@ -190,7 +193,7 @@ fn make(fs: &Fs, dir: Ino, side: Side) -> Option<Ino> {
     match side {
         Side::Nothing => None,
         Side::File => Some(fs.create(dir, "n")),
-        Side::Fifo => Some(fs.volume.names().mknod(dir, b"n", 0o010_600, (0, 0), USER).expect("mknod").ino),
+        Side::Fifo => Some(fs.volume.names().mknod(dir, b"n", 0o010_600, Device::default(), USER).expect("mknod").ino),
         Side::Dir => Some(fs.mkdir(dir, "n")),
         Side::FullDir => {
             let made = fs.mkdir(dir, "n");

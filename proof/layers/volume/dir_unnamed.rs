@@ -2,7 +2,7 @@
 
 use crate::rig::{Fs, ImageFile, USER, assert_clean, mkfs};
 use ondol_testkit::over_engines;
-use ondol_volume::{Caller, Error, Ino, ROOT, Rename, SetAttr};
+use ondol_volume::{Caller, Device, Error, Ino, ROOT, Rename, SetAttr};
 
 over_engines! {
     a_file_without_a_name_gets_one_or_goes,
@@ -90,7 +90,7 @@ fn whiteouts_stay_while_a_directory_is_split() {
         fs.create(dir, &from);
         v.names().rename(dir, from.as_bytes(), dir, to.as_bytes(), how).expect("a rename");
         let left = v.names().lookup(dir, from.as_bytes()).expect("a whiteout");
-        assert_eq!((left.rdev, left.perm, left.uid, left.gid, left.nlink), ((0, 0), 0, 7, 8, 1));
+        assert_eq!((left.rdev, left.perm, left.uid, left.gid, left.nlink), (Device::default(), 0, 7, 8, 1));
         assert_eq!(v.names().lookup(dir, to.as_bytes()).expect("the file").nlink, 1);
     }
     assert_eq!(names(&fs, dir), 1200);

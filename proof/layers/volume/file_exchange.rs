@@ -92,7 +92,7 @@ impl Pair {
     /// Two ranges of the first file; false if they are refused.
     fn within(&mut self, at: u64, to: u64, len: u64) -> bool {
         let a = &mut self.contents[0];
-        let outcome = self.rig.vol.ranges().exchange((self.inos[0], at), (self.inos[0], to), &range(len));
+        let outcome = self.rig.vol.ranges().exchange(self.inos[0], at, self.inos[0], to, &range(len));
         if at.abs_diff(to) < len || at.max(to) + len > a.len() as u64 {
             assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
             return false;
@@ -111,7 +111,7 @@ impl Pair {
         let is_written =
             |block: &u64| v.files().seek(self.inos[0], at + block * BLOCK, Seek::Data).ok() == Some(at + block * BLOCK);
         let written: Vec<u64> = (0..how.len.unwrap_or(0) / BLOCK).filter(is_written).collect();
-        let outcome = v.ranges().exchange((self.inos[0], at), (self.inos[1], to), how);
+        let outcome = v.ranges().exchange(self.inos[0], at, self.inos[1], to, how);
         let len = how.len.unwrap_or(0);
         if at + len > a.len() as u64 || to + len > b.len() as u64 {
             assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
@@ -200,12 +200,12 @@ fn what_is_wrong_is_refused_and_nothing_has_changed() {
     ];
     for (what, one, other, how, fits) in cases {
         for how in [how, Exchange { dry_run: true, ..how }] {
-            let refused = v.ranges().exchange(one, other, &how).unwrap_err();
+            let refused = v.ranges().exchange(one.0, one.1, other.0, other.1, &how).unwrap_err();
             assert!(fits(&refused), "{what}: {refused:?}");
         }
     }
     // Nothing to do is no error.
-    v.ranges().exchange((a, 0), (b, 0), &range(0)).unwrap();
+    v.ranges().exchange(a, 0, b, 0, &range(0)).unwrap();
     assert_eq!(seen(&rig, &inos), before);
     rig.unmount_checked();
 
@@ -213,7 +213,7 @@ fn what_is_wrong_is_refused_and_nothing_has_changed() {
     let rig = mount(mkfs("16M", &["-b", "1024", "-O", "^extent,^64bit"], 0));
     let (a, b) = (file(&rig.vol, "a"), file(&rig.vol, "b"));
     rig.vol.files().write(a, 0, &[1; 5000]).unwrap();
-    let refused = rig.vol.ranges().exchange((a, 0), (b, 0), &to_eof()).unwrap_err();
+    let refused = rig.vol.ranges().exchange(a, 0, b, 0, &to_eof()).unwrap_err();
     assert!(matches!(refused, Error::Unsupported(_)), "{refused:?}");
     rig.unmount_checked();
 }
@@ -244,12 +244,12 @@ fn deep_trees_change_places_as_one() {
         let (at, to) = (random.below(end_a) * BLOCK, random.below(end_b) * BLOCK);
         if n % 4 == 0 {
             let (at, to) = if n % 8 == 0 { (0, 0) } else { (at, to) };
-            rig.vol.ranges().exchange((inos[0], at), (inos[1], to), &to_eof()).unwrap();
+            rig.vol.ranges().exchange(inos[0], at, inos[1], to, &to_eof()).unwrap();
             exchange_bytes(&mut a, at, &mut b, to, None);
         } else {
             let most = (a.len() as u64 - at).min(b.len() as u64 - to) / BLOCK;
             let len = (1 + random.below(most.max(1))) * BLOCK;
-            rig.vol.ranges().exchange((inos[0], at), (inos[1], to), &range(len)).unwrap();
+            rig.vol.ranges().exchange(inos[0], at, inos[1], to, &range(len)).unwrap();
             exchange_bytes(&mut a, at, &mut b, to, Some(len));
         }
         assert!(rig.read_all(inos[0]) == a && rig.read_all(inos[1]) == b, "exchange {n}");
@@ -266,12 +266,12 @@ fn what_the_journal_cannot_hold_is_refused_and_nothing_has_changed() {
     rig.vol.files().write(inos[1], 0, &[7; 3000]).unwrap();
     let before = seen(&rig, &inos);
     for how in [to_eof(), Exchange { dry_run: true, ..to_eof() }] {
-        let refused = rig.vol.ranges().exchange((inos[0], 0), (inos[1], 0), &how).unwrap_err();
+        let refused = rig.vol.ranges().exchange(inos[0], 0, inos[1], 0, &how).unwrap_err();
         assert!(matches!(refused, Error::TooBig { need, max } if need > max), "{refused:?}");
     }
     assert!(seen(&rig, &inos) == before);
     // A part of it fits.
-    rig.vol.ranges().exchange((inos[0], 22_000 * BLOCK), (inos[1], 0), &range(2 * BLOCK)).unwrap();
+    rig.vol.ranges().exchange(inos[0], 22_000 * BLOCK, inos[1], 0, &range(2 * BLOCK)).unwrap();
     rig.unmount_checked();
 }
 
@@ -290,7 +290,7 @@ fn clusters_change_owners() {
         let [a, b] = &mut contents;
         let (at, to) = (random.below(8) * CLUSTER, random.below(8) * CLUSTER);
         if random.below(2) == 0 && at <= a.len() as u64 && to <= b.len() as u64 {
-            v.ranges().exchange((inos[0], at), (inos[1], to), &to_eof()).unwrap();
+            v.ranges().exchange(inos[0], at, inos[1], to, &to_eof()).unwrap();
             exchange_bytes(a, at, b, to, None);
         } else {
             let len = CLUSTER * (1 + random.below(4));
@@ -298,10 +298,10 @@ fn clusters_change_owners() {
                 continue;
             }
             assert!(matches!(
-                v.ranges().exchange((inos[0], at + BLOCK), (inos[1], to), &range(BLOCK)),
+                v.ranges().exchange(inos[0], at + BLOCK, inos[1], to, &range(BLOCK)),
                 Err(Error::Invalid(_))
             ));
-            v.ranges().exchange((inos[0], at), (inos[1], to), &range(len)).unwrap();
+            v.ranges().exchange(inos[0], at, inos[1], to, &range(len)).unwrap();
             exchange_bytes(a, at, b, to, Some(len));
         }
         done += 1;
@@ -321,11 +321,11 @@ fn contents_of_inodes_change_places() {
         v.files().write(*ino, 0, bytes).unwrap();
     }
     let dry = Exchange { dry_run: true, ..to_eof() };
-    v.ranges().exchange((inos[0], 0), (inos[1], 0), &dry).unwrap();
+    v.ranges().exchange(inos[0], 0, inos[1], 0, &dry).unwrap();
     assert_eq!(v.getattr(inos[0]).unwrap().blocks, 1, "still in its inode");
-    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange(inos[0], 0, inos[1], 0, &to_eof()).unwrap();
     exchange_bytes(&mut a, 0, &mut b, 0, None);
-    v.ranges().exchange((inos[2], 0), (inos[1], 0), &Exchange { written_only: true, ..range(50) }).unwrap();
+    v.ranges().exchange(inos[2], 0, inos[1], 0, &Exchange { written_only: true, ..range(50) }).unwrap();
     exchange_bytes(&mut c, 0, &mut b, 0, Some(50));
     for (ino, bytes) in inos.iter().zip([&a, &b, &c]) {
         assert!(rig.read_all(*ino) == *bytes);
@@ -344,11 +344,11 @@ fn a_full_volume_refuses_before_anything_has_changed() {
     while v.files().append(filler, &[1; 1024]).is_ok() {}
     v.sync().unwrap();
     let before = seen(&rig, &inos);
-    let refused = v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap_err();
+    let refused = v.ranges().exchange(inos[0], 0, inos[1], 0, &to_eof()).unwrap_err();
     assert!(matches!(refused, Error::NoSpace(_)), "{refused:?}");
     assert!(seen(&rig, &inos) == before);
     v.names().unlink(ROOT, b"filler").unwrap();
-    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange(inos[0], 0, inos[1], 0, &to_eof()).unwrap();
     let after = seen(&rig, &inos);
     assert!(after[0].1 == before[1].1 && after[1].1 == before[0].1);
     rig.unmount_checked();
@@ -367,7 +367,7 @@ fn attributes_follow_a_change_of_contents() {
     let times = |ino| v.getattr(ino).map(|a| (a.mtime, a.ctime)).unwrap();
     rig.env.advance(5_000_000_000);
     let before = inos.map(times);
-    let swapped = |how: &Exchange| -> Result<()> { v.ranges().exchange((inos[0], 0), (inos[1], 0), how) };
+    let swapped = |how: &Exchange| -> Result<()> { v.ranges().exchange(inos[0], 0, inos[1], 0, how) };
     swapped(&Exchange { dry_run: true, kill_suid: true, ..to_eof() }).unwrap();
     assert_eq!((inos.map(times), v.getattr(inos[0]).unwrap().perm), (before, 0o6755));
     swapped(&to_eof()).unwrap();
@@ -392,16 +392,16 @@ fn data_that_is_written_in_place_waits_for_the_commit() {
     let commits = || rig.engine.stats().commits;
     v.sync().unwrap();
     let before = commits();
-    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange(inos[0], 0, inos[1], 0, &to_eof()).unwrap();
     let waits = Setup::current().data != DataMode::Journal;
     assert_eq!(commits() > before, waits);
     // The data of one goes through the journal by its flag: that of the other does, too, from now on.
     add_flag(v, inos[0], InodeFlags::JOURNAL_DATA);
     v.sync().unwrap();
     let before = commits();
-    v.ranges().exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
+    v.ranges().exchange(inos[0], 0, inos[1], 0, &to_eof()).unwrap();
     assert_eq!(commits(), before);
-    v.ranges().exchange((inos[0], 0), (inos[1], 0), &Exchange { durable: true, ..to_eof() }).unwrap();
+    v.ranges().exchange(inos[0], 0, inos[1], 0, &Exchange { durable: true, ..to_eof() }).unwrap();
     assert!(commits() > before);
     rig.unmount_checked();
 }

@@ -1,7 +1,7 @@
 //! Names that lead to inodes of the file system's own: shown as the kernel's ext4 shows them, and for nobody to change.
 
 use crate::rig::{Fs, ImageFile, USER, assert_clean, mkfs, run, with_kernel};
-use ondol_volume::{Error, Fallocate, Image, Ino, ROOT, Rename, SetAttr, SetXattr};
+use ondol_volume::{CopyRange, Error, Fallocate, Image, Ino, ROOT, Rename, SetAttr, SetXattr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -52,8 +52,8 @@ fn assert_protected(fs: &Fs, ino: Ino) {
     denied("open", v.inode_ops().check_open(ino, true, true, false));
     denied("write", v.files().write(ino, 0, b"x").map(drop));
     denied("append", v.files().append(ino, b"x").map(drop));
-    denied("copy", v.ranges().copy_range(other, 0, ino, 0, 10, false).map(drop));
-    denied("exchange", v.ranges().exchange((ino, 0), (other, 0), &Default::default()));
+    denied("copy", v.ranges().copy_range(other, ino, CopyRange { from: 0, to: 0, len: 10 }, false).map(drop));
+    denied("exchange", v.ranges().exchange(ino, 0, other, 0, &Default::default()));
     for how in Fallocate::ALL {
         denied("fallocate", v.files().fallocate(ino, how, 0, 4096));
     }

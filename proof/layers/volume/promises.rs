@@ -10,7 +10,9 @@ use ondol_format::xattr::VALUE_MAX;
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
 use ondol_testkit::thresholds::{self, Counts, Geometry};
-use ondol_volume::{Caller, Error, Exchange, Fallocate, Ino, ROOT, Rename, Result, SetAttr, SetXattr, Step, Volume};
+use ondol_volume::{
+    Caller, CopyRange, Error, Exchange, Fallocate, Ino, ROOT, Rename, Result, SetAttr, SetXattr, Step, Volume,
+};
 use std::collections::BTreeMap;
 
 over_setups! {
@@ -167,7 +169,10 @@ impl Drive {
             3 => ("append", self.rig.vol.files().append(ino, &bytes).map(drop)),
             4 | 5 => ("truncate", self.rig.vol.files().truncate(ino, len)),
             6..=9 => self.fallocate(ino, place, len),
-            10 | 11 => ("copy", self.rig.vol.ranges().copy_range(ino, 0, other, place, len, true).map(drop)),
+            10 | 11 => (
+                "copy",
+                self.rig.vol.ranges().copy_range(ino, other, CopyRange { from: 0, to: place, len }, true).map(drop),
+            ),
             12 => ("scatter", self.scatter(ino)),
             13 | 14 => self.xattr(ino),
             15 => ("chattr", self.chattr(ino)),
@@ -205,12 +210,12 @@ impl Drive {
         let unit = u64::from(v.cluster_size());
         let how = Exchange { written_only: self.random.below(3) == 0, kill_suid: true, ..Exchange::default() };
         if self.random.below(3) == 0 {
-            return v.ranges().exchange((ino, 0), (other, 0), &how);
+            return v.ranges().exchange(ino, 0, other, 0, &how);
         }
         let (size, others) = (v.getattr(ino)?.size / unit, v.getattr(other)?.size / unit);
         let (at, to) = (self.random.below(size + 1), self.random.below(others + 1));
         let len = (len / unit).min(size - at).min(others - to) * unit;
-        v.ranges().exchange((ino, at * unit), (other, to * unit), &Exchange { len: Some(len), ..how })
+        v.ranges().exchange(ino, at * unit, other, to * unit, &Exchange { len: Some(len), ..how })
     }
 
     /// As many runs as a leaf has room for, and some more.

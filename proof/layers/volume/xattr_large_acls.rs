@@ -3,7 +3,7 @@
 
 use crate::rig::{Fs, USER, assert_clean, mkfs, with_kernel};
 use ondol_testkit::over_engines;
-use ondol_volume::{Caller, Ino, ROOT, Rename, SetAttr, SetXattr};
+use ondol_volume::{Caller, Device, Ino, ROOT, Rename, SetAttr, SetXattr};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn large_acls_are_inherited_and_changed_with_the_bits() {
         let sub = fs.volume.names().mkdir(dir, b"sub", 0o755, USER).expect("mkdir").ino;
         assert_eq!((get(&fs, sub, ACCESS), get(&fs, sub, DEFAULT)), (acl(0o755, users, 0), acl(0o775, users, 0)));
         let masked = Caller { umask: 0o77, ..USER };
-        let deep = fs.volume.names().mknod(sub, b"pipe", 0o10_666, (0, 0), masked).expect("mknod").ino;
+        let deep = fs.volume.names().mknod(sub, b"pipe", 0o10_666, Device::default(), masked).expect("mknod").ino;
         assert_eq!(get(&fs, deep, ACCESS), acl(0o664, users, 0), "a default ACL takes the umask's place");
         let unnamed = fs.volume.names().tmpfile(sub, 0o600, USER).expect("an unnamed file").ino;
         assert_eq!(get(&fs, unnamed, ACCESS), acl(0o600, users, 0));

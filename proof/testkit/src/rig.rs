@@ -239,7 +239,8 @@ fn recover_from_pool(store: &Arc<dyn BlockStore>, image: &Image) {
     let contents = Contents::open(&pool, &System, OnDamage::Refuse).expect("a log");
     let is_home = pool.area(AreaKind::PAGE_DATA).is_some();
     let contents = if is_home { contents.over_table(&pool) } else { contents };
-    let size = (image.superblock().blocks_count(), image.superblock().block_size() as usize);
+    let sb = image.superblock();
+    let size = scalable::Geometry { blocks: sb.blocks_count(), block_size: sb.block_size() as usize };
     let client = image.shared().expect("groups");
     scalable::recover(store, size, &contents, &*client, &System).expect("recovery from the pool");
 }

@@ -3,7 +3,7 @@
 mod times;
 
 use ondol::inodes::{Error, Inodes};
-use ondol::{Attr, Caller, DataMode, FileType, Options, ROOT, SetXattr, Volume};
+use ondol::{Attr, Caller, DataMode, Device, FileType, Options, ROOT, SetXattr, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Env, Fixed};
 use ondol_skips::skips;
@@ -103,7 +103,7 @@ impl Sides {
                 let mode_bits = Mode::from_raw_mode((*mode).into());
                 let made = kernel(fs::mknodat(CWD, at(path), fs::FileType::Fifo, mode_bits, 0));
                 let mode = FileType::Fifo.mode_bits() | mode;
-                (made, told(ours.names().mknod(dir, name.as_bytes(), mode, (0, 0), root)).map(drop))
+                (made, told(ours.names().mknod(dir, name.as_bytes(), mode, Device::default(), root)).map(drop))
             }
             Op::Symlink { path, target } => {
                 let (dir, name) = split(path);

@@ -13,6 +13,24 @@ pub struct DirBlockMut<'a> {
     place: Place,
 }
 
+/// The first two entries of a directory, "." and "..".
+#[derive(Clone, Copy, Debug)]
+pub struct Dots {
+    /// The directory.
+    pub ino: u32,
+    /// The one above.
+    pub parent: u32,
+    /// The volume has this feature: entries say of what type they are.
+    pub filetype: bool,
+}
+
+impl Dots {
+    /// The type code of both.
+    pub(crate) fn code(self) -> u8 {
+        if self.filetype { FileType::Directory.dirent_code() } else { 0 }
+    }
+}
+
 /// A change of one entry or two: new bytes for a small part of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
@@ -123,41 +141,31 @@ impl<'a> DirBlockMut<'a> {
         block
     }
 
-    /// Makes `bytes` the first block of directory `ino` below `parent`. `filetype` says whether the volume has that
-    /// feature.
-    pub fn init_dot_dotdot(
-        bytes: &'a mut [u8],
-        ino: u32,
-        parent: u32,
-        filetype: bool,
-        csum: bool,
-        place: Place,
-    ) -> DirBlockMut<'a> {
+    /// Makes `bytes` the first block of a directory.
+    pub fn init_dot_dotdot(bytes: &'a mut [u8], dots: Dots, csum: bool, place: Place) -> DirBlockMut<'a> {
         let mut block = DirBlockMut::init_empty(bytes, csum, place);
-        let kind = if filetype { FileType::Directory.dirent_code() } else { 0 };
-        let end = block.end();
-        block.put(0, ino, 12, b".", kind);
-        block.put(12, parent, end.saturating_sub(12), b"..", kind);
+        let (kind, end) = (dots.code(), block.end());
+        block.put(0, dots.ino, 12, b".", kind);
+        block.put(12, dots.parent, end.saturating_sub(12), b"..", kind);
         block
     }
 
     /// Makes `bytes` the first block of a directory that had its entries in its inode: "." and "..", then the lists as
-    /// they were. `own` is the directory, its parent, and the type code of both.
+    /// they were.
     ///
     /// # Errors
     /// A corrupt entry, or more of them than a block takes.
     pub fn init_unfolded(
         bytes: &'a mut [u8],
-        own: (u32, u32, u8),
+        dots: Dots,
         lists: &[&[u8]],
         csum: bool,
         place: Place,
     ) -> Result<DirBlockMut<'a>> {
         let mut block = DirBlockMut::init_empty(bytes, csum, place);
-        let (ino, parent, kind) = own;
-        let end = block.end();
-        block.put(0, ino, 12, b".", kind);
-        block.put(12, parent, 12, b"..", kind);
+        let (kind, end) = (dots.code(), block.end());
+        block.put(0, dots.ino, 12, b".", kind);
+        block.put(12, dots.parent, 12, b"..", kind);
         let (mut last, mut at) = (12, 24);
         for list in lists {
             for entry in DirBlock::new(list, false, place)?.entries() {

@@ -4,7 +4,7 @@ mod block;
 mod edit;
 
 pub use block::{DirBlock, Entries, Searched, seal, verify};
-pub use edit::{DirBlockMut, Edit};
+pub use edit::{DirBlockMut, Dots, Edit};
 
 /// Bytes of an entry before its name.
 pub const HEADER: usize = 8;

@@ -4,7 +4,7 @@ mod codec;
 mod mode;
 mod raw;
 
-pub use mode::{FileType, decode_device, encode_device};
+pub use mode::{Device, FileType, decode_device, encode_device};
 pub use raw::{EXTRA_ISIZE, GOOD_OLD_SIZE, RawInode, seal, verify};
 
 use crate::time::Time;

@@ -59,8 +59,17 @@ impl FileType {
     }
 }
 
+/// The number of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Which driver has it.
+    pub major: u32,
+    /// Which of the driver's it is.
+    pub minor: u32,
+}
+
 /// The words of i_block that hold a device number: the old 16-bit form if it fits, else the new 32-bit form.
-pub fn encode_device(major: u32, minor: u32) -> (u32, u32) {
+pub fn encode_device(Device { major, minor }: Device) -> (u32, u32) {
     if major < 256 && minor < 256 {
         (major << 8 | minor, 0)
     } else {
@@ -68,9 +77,12 @@ pub fn encode_device(major: u32, minor: u32) -> (u32, u32) {
     }
 }
 
-/// Major and minor number from the first two words of i_block.
-pub fn decode_device(old: u32, new: u32) -> (u32, u32) {
-    if old != 0 { (old >> 8 & 0xff, old & 0xff) } else { (new >> 8 & 0xfff, new & 0xff | new >> 12 & 0xf_ff00) }
+/// The device number in the first two words of i_block.
+pub fn decode_device(old: u32, new: u32) -> Device {
+    match old {
+        0 => Device { major: new >> 8 & 0xfff, minor: new & 0xff | new >> 12 & 0xf_ff00 },
+        old => Device { major: old >> 8 & 0xff, minor: old & 0xff },
+    }
 }
 
 impl Inode {
@@ -125,14 +137,14 @@ impl Inode {
         true
     }
 
-    /// Major and minor number of a device file.
-    pub fn device(&self) -> (u32, u32) {
+    /// The device that a device file stands for.
+    pub fn device(&self) -> Device {
         decode_device(self.block_word(0), self.block_word(1))
     }
 
-    /// Makes this device file stand for `major`, `minor`.
-    pub fn set_device(&mut self, major: u32, minor: u32) {
-        let (old, new) = encode_device(major, minor);
+    /// Makes this device file stand for `device`.
+    pub fn set_device(&mut self, device: Device) {
+        let (old, new) = encode_device(device);
         self.i_block = [0; 60];
         self.set_block_word(0, old);
         self.set_block_word(1, new);
@@ -162,8 +174,8 @@ mod tests {
     #[test]
     fn devices_round_trip() {
         for (major, minor) in [(8, 1), (255, 255), (256, 0), (0, 256), (4095, 0xf_ffff), (0, 0)] {
-            let (old, new) = encode_device(major, minor);
-            assert_eq!(decode_device(old, new), (major, minor));
+            let (old, new) = encode_device(Device { major, minor });
+            assert_eq!(decode_device(old, new), Device { major, minor });
         }
     }
 

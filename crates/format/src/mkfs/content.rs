@@ -2,7 +2,7 @@
 
 use super::space::Space;
 use super::{Options, inodes, refuse};
-use crate::dirent::{self, DirBlockMut};
+use crate::dirent::{self, DirBlockMut, Dots};
 use crate::error::{Place, Result};
 use crate::feature::{Compat, Incompat};
 use crate::group::GroupDesc;
@@ -98,15 +98,16 @@ impl Maker<'_> {
                 dirent::seal(bytes, seed);
             }
         };
+        let dots = |ino| Dots { ino, parent: ROOT_INO, filetype };
         let mut bytes = vec![0; size];
-        let mut block = DirBlockMut::init_dot_dotdot(&mut bytes, ROOT_INO, ROOT_INO, filetype, csum, Place::NONE);
+        let mut block = DirBlockMut::init_dot_dotdot(&mut bytes, dots(ROOT_INO), csum, Place::NONE);
         block.insert(b"lost+found", LOST_FOUND_INO, FileType::Directory.dirent_code())?;
         directory(&mut bytes, ROOT_INO);
         let mut blocks = vec![bytes];
         for i in 0..count {
             let mut bytes = vec![0; size];
             if i == 0 {
-                DirBlockMut::init_dot_dotdot(&mut bytes, LOST_FOUND_INO, ROOT_INO, filetype, csum, Place::NONE);
+                DirBlockMut::init_dot_dotdot(&mut bytes, dots(LOST_FOUND_INO), csum, Place::NONE);
             } else {
                 DirBlockMut::init_empty(&mut bytes, csum, Place::NONE);
             }

@@ -122,7 +122,7 @@ impl Shape {
         }
         let features = check_features(options.features, blocks)?;
         check_options(options)?;
-        let journal_blocks = choose_journal(options, features, (blocks, block_size))?;
+        let journal_blocks = choose_journal(options, features, blocks, block_size)?;
         let wanted = match options.inodes {
             Some(inodes) => u64::from(inodes),
             None => blocks * u64::from(block_size) / ratio.max(u64::from(block_size)),
@@ -377,7 +377,7 @@ fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn choose_journal(options: &Options, features: Features, (blocks, block_size): (u64, u32)) -> Result<u32> {
+fn choose_journal(options: &Options, features: Features, blocks: u64, block_size: u32) -> Result<u32> {
     if !features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(0);
     }

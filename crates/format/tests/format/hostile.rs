@@ -1,6 +1,6 @@
 //! Bytes that nobody should trust: every parser answers with a value or an error, never with a panic.
 
-use ondol_format::dirent::{self, DirBlock, DirBlockMut};
+use ondol_format::dirent::{self, DirBlock, DirBlockMut, Dots};
 use ondol_format::extent::{self, Node, NodeMut};
 use ondol_format::group::{DescCsum, GroupDesc};
 use ondol_format::htree::{self, DxBlock};
@@ -87,7 +87,8 @@ fn change_all(bytes: &mut [u8], csum: bool, at: usize) {
 fn seeds() -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     let mut bytes = vec![0; 1024];
-    let mut dir = DirBlockMut::init_dot_dotdot(&mut bytes, 2, 2, true, true, Place::NONE);
+    let dots = Dots { ino: 2, parent: 2, filetype: true };
+    let mut dir = DirBlockMut::init_dot_dotdot(&mut bytes, dots, true, Place::NONE);
     for i in 0..20 {
         assert!(dir.insert(format!("file{i}").as_bytes(), 20 + i, 1).unwrap());
     }
@@ -98,7 +99,7 @@ fn seeds() -> Vec<Vec<u8>> {
     }
     blocks.push(bytes.clone());
     let info = htree::RootInfo { hash_version: ondol_format::hash::HashVersion::Tea, indirect_levels: 1 };
-    let mut dx = htree::DxBlockMut::init_root(&mut bytes, (2, 2), info, 1, (true, true));
+    let mut dx = htree::DxBlockMut::init_root(&mut bytes, dots, info, 1, true);
     for i in 1..60 {
         dx.insert(i, htree::DxEntry { hash: i as u32 * 100, block: i as u32 + 1 });
     }

@@ -3,7 +3,7 @@
 
 use crate::common::image::Image;
 use crate::common::{assert_clean, have, must};
-use ondol_format::inode::FileType;
+use ondol_format::inode::{Device, FileType};
 use ondol_format::xattr;
 use std::fmt::Write;
 use std::path::Path;
@@ -85,8 +85,8 @@ fn check(image: &Path, what: &str) {
     let inode = |name: &str| image.inode(root[name.as_bytes()].0);
     assert_eq!(inode("short").fast_symlink(), Some(&b"target"[..]));
     assert_eq!(inode("long").fast_symlink(), None);
-    assert_eq!(inode("char").device(), (1, 3));
-    assert_eq!(inode("block").device(), (300, 7000));
+    assert_eq!(inode("char").device(), Device { major: 1, minor: 3 });
+    assert_eq!(inode("block").device(), Device { major: 300, minor: 7000 });
     assert_eq!(inode("file").size, 300_000);
     let many = image.list(root[&b"many"[..]].0);
     let expected: Vec<Vec<u8>> = (0..NAMES).filter(|i| i % 7 != 0).map(|i| name(i).into_bytes()).collect();

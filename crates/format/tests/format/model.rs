@@ -1,7 +1,7 @@
 //! Changes in place against plain models of what they change.
 
 use ondol_format::bitmap;
-use ondol_format::dirent::{self, DirBlock, DirBlockMut};
+use ondol_format::dirent::{self, DirBlock, DirBlockMut, Dots};
 use ondol_format::htree::{DxBlock, DxBlockMut, DxEntry};
 use ondol_format::inode::{InodeFlags, InodeFormat};
 use ondol_format::time::{MAX_SEC, MIN_SEC};
@@ -50,7 +50,7 @@ proptest! {
     #[test]
     fn directory_blocks(changes in prop::collection::vec(change(), 1..80), csum: bool) {
         let mut bytes = vec![0; 1024];
-        DirBlockMut::init_dot_dotdot(&mut bytes, 12, 2, true, csum, Place::NONE);
+        DirBlockMut::init_dot_dotdot(&mut bytes, Dots { ino: 12, parent: 2, filetype: true }, csum, Place::NONE);
         let mut model: BTreeMap<Vec<u8>, u32> = BTreeMap::from([(b".".to_vec(), 12), (b"..".to_vec(), 2)]);
         for change in changes {
             let before = bytes.clone();

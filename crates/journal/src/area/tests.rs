@@ -50,7 +50,7 @@ fn each_has_its_number_and_one_that_panics_is_an_error() {
 #[test]
 fn each_number_is_claimed_once_and_what_came_of_it_is_in_order() {
     for (threads, count, at_once) in [(1, 10, 3), (4, 1000, 7), (3, 5, 16), (4, 0, 1)] {
-        let all = each(threads, (count, at_once), "test", |n| 3 * n).unwrap();
+        let all = each(threads, count, at_once, "test", |n| 3 * n).unwrap();
         assert!(all.iter().copied().eq((0..count).map(|n| 3 * n)), "{threads} {count} {at_once}");
     }
 }

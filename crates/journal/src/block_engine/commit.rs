@@ -136,7 +136,7 @@ impl BlockCore {
         debug_assert!(owed() <= promised, "{} blocks of a transaction that was promised {promised}", owed());
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = seal(&*self.client, blocks);
-        let (images, home) = self.choose(blocks, images, (promised, early.len()));
+        let (images, home) = self.choose(blocks, images, promised, early.len());
         let tx = Sealed { tid, images, staged: self.named(early, &home), revoked: self.to_revoke(&freed) };
 
         self.must_fit(&tx)?;

@@ -114,7 +114,8 @@ impl BlockCore {
         &self,
         blocks: &[Frozen],
         images: BlockImages,
-        (promised, early): (u64, usize),
+        promised: u64,
+        early: usize,
     ) -> (BlockImages, BlockImages) {
         let mut goes = decide(blocks, &images, &|run| self.new_data.goes_home(run));
         let logged = goes.iter().filter(|goes| !**goes).count();

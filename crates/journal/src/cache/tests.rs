@@ -26,7 +26,10 @@ impl Client for Nobody {
     fn verify(&self, _: u64, _: Kind, _: &[u8]) -> std::result::Result<(), Corrupt> {
         Ok(())
     }
-    fn seal(&self, _: u64, _: Kind, _: &[u8], _: &Ranges, _: &dyn Images, _: &mut Patches) {}
+    fn seal(&self, _: u64, _: Kind, _: &[u8], _: &Ranges, _: &dyn Images) -> Patches {
+        Patches::default()
+    }
+
     fn may_tear(&self, _: Kind) -> bool {
         false
     }

@@ -28,14 +28,8 @@ pub(super) struct Encoded {
 ///
 /// # Errors
 /// A thread that helped has panicked.
-pub(super) fn encode(
-    tx: &Sealed,
-    (sequence, compressed): (u64, bool),
-    env: &dyn Env,
-    sums: &Sums,
-    block_size: usize,
-) -> Result<Encoded> {
-    let now = env.now();
+pub(super) fn encode(tx: &Sealed, sequence: u64, compressed: bool, env: &dyn Env, sums: &Sums) -> Result<Encoded> {
+    let (now, block_size) = (env.now(), sums.block_size());
     let stays = |(_, image): &(u64, Block)| !compressed || unit::looks_random(image);
     let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(stays);
     let blocks: Vec<u64> = plain.iter().chain(&dense).map(|(block, _)| *block).collect();

@@ -12,11 +12,12 @@ pub use encode::WORTH_A_THREAD;
 pub use recover::{recover, salvage};
 pub use writer::{STAGE_DENSE, STAGE_EARLY, STAGE_PLAIN};
 
-use crate::area::LogMap;
+use crate::area::{Area, LogMap};
 use crate::block_engine::LogFormat;
 use crate::jbd2::load_to_write;
 use crate::names::Tid;
 use crate::{Corrupt, Ground, Result};
+use ondol_format::csum;
 use ondol_format::jbd2::JournalSuperblock;
 use writer::UnitLog;
 
@@ -42,7 +43,9 @@ pub(crate) fn log(ground: &mut Ground, map: LogMap) -> Result<(Box<dyn LogFormat
         let [a, b, c, ..] = env.random_uuid();
         first += u64::from(u32::from_le_bytes([a, b, c, 0])) << 32;
     }
-    let log = UnitLog::new(store.clone(), map, sb, env.clone(), first, config.device)?;
+    let (seed, most) = (csum::uuid_seed(sb.uuid()), RING_MAX / map.block_size() as u64);
+    let area = Area::new(store.clone(), map, sb, most);
+    let log = UnitLog::new(area, seed, env.clone(), first, config.device)?;
     // Blocks of new data are images, in every data mode.
     config.journaled_data = true;
     Ok((Box::new(log), Tid(first)))

@@ -10,12 +10,17 @@ pub(super) struct Sums {
     seed: u32,
     /// What each bit of a checksum becomes by a block of zeros.
     bits: [u32; 32],
+    block_size: usize,
 }
 
 impl Sums {
     pub(super) fn new(seed: u32, block_size: usize) -> Self {
         let zeros = vec![0; block_size];
-        Self { seed, bits: std::array::from_fn(|bit| crc32c(1 << bit, &zeros)) }
+        Self { seed, bits: std::array::from_fn(|bit| crc32c(1 << bit, &zeros)), block_size }
+    }
+
+    pub(super) fn block_size(&self) -> usize {
+        self.block_size
     }
 
     /// Of one block.

@@ -1,20 +1,19 @@
 //! Writing units into the ring.
 
 use super::sums::Sums;
-use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
-use crate::area::{Area, LogMap};
+use super::{IMAGES_PER_BLOCK, encode};
+use crate::area::Area;
 use crate::block_engine::{AboutLog, LogFormat, Sealed};
 use crate::device::{Passing, compresses};
 use crate::names::Tid;
 use crate::running::{Named, NewData};
 use crate::stats::EngineStats;
 use crate::{JournalError, Result};
-use ondol_block::{BlockStore, DeviceClass};
+use ondol_block::DeviceClass;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use ondol_format::csum;
-use ondol_format::jbd2::{JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::JournalIncompat;
 use ondol_format::unit::{self, Chunk};
 
 /// Bytes of new data in consecutive blocks from which on they are written home and not into the unit. Less is often
@@ -42,21 +41,12 @@ pub(super) struct UnitLog {
 }
 
 impl UnitLog {
-    /// A log over an empty journal whose next unit is number `next`.
-    pub(super) fn new(
-        store: Arc<dyn BlockStore>,
-        map: LogMap,
-        sb: JournalSuperblock,
-        env: Arc<dyn Env>,
-        next: u64,
-        device: DeviceClass,
-    ) -> Result<Self> {
-        let seed = csum::uuid_seed(sb.uuid());
-        let most = RING_MAX / map.block_size() as u64;
-        let sums = Sums::new(seed, map.block_size());
+    /// A log over an empty journal whose next unit is number `next`, with checksums from `seed` on.
+    pub(super) fn new(area: Area, seed: u32, env: Arc<dyn Env>, next: u64, device: DeviceClass) -> Result<Self> {
+        let sums = Sums::new(seed, area.block_size());
         let log = Self {
             env,
-            area: Area::new(store, map, sb, most),
+            area,
             seed,
             sums,
             durable: AtomicU64::new(0),
@@ -91,8 +81,7 @@ impl LogFormat for UnitLog {
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let (number, durable) = (tx.tid.0, self.durable.load(Relaxed));
         let began = self.env.monotonic_ns();
-        let how = (number, self.compresses);
-        let encoded = encode::encode(tx, how, self.env.as_ref(), &self.sums, self.area.block_size())?;
+        let encoded = encode::encode(tx, number, self.compresses, self.env.as_ref(), &self.sums)?;
         let head = unit::head(number, durable, &encoded.chunks, self.seed);
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);

@@ -23,12 +23,9 @@ impl Images for TxImages<'_> {
 /// They are computed for all images before any is changed, and then, where nobody else holds an image, put into it in
 /// place.
 pub(crate) fn seal(client: &dyn Client, blocks: &mut [Frozen]) -> BlockImages {
-    let derive = |frozen: &Frozen, tx: &TxImages<'_>| {
-        let mut patches = Patches::default();
-        if frozen.kind != Kind::DATA {
-            client.seal(frozen.buf.block, frozen.kind, &frozen.image, &frozen.dirty, tx, &mut patches);
-        }
-        patches
+    let derive = |frozen: &Frozen, tx: &TxImages<'_>| match frozen.kind {
+        Kind::DATA => Patches::default(),
+        kind => client.seal(frozen.buf.block, kind, &frozen.image, &frozen.dirty, tx),
     };
     let tx = TxImages(blocks);
     let patches: Vec<Patches> = blocks.iter().map(|frozen| derive(frozen, &tx)).collect();

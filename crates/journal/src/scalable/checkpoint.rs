@@ -149,14 +149,16 @@ impl ScalableCore {
     /// where that many are worth it.
     fn each<T: Send + 'static>(
         &self,
-        (count, at_once, worth): (usize, usize, usize),
+        count: usize,
+        at_once: usize,
+        worth: usize,
         work: impl Fn(&Self, usize) -> T + Send + Sync + 'static,
     ) -> Result<Vec<T>> {
         // More than there is to claim would have nothing to do.
         let most = self.env.processors().min(count.div_ceil(at_once));
         let threads = self.config.writers(&*self.env).of(count, worth).min(most);
         match self.this.upgrade() {
-            Some(core) if threads > 1 => each(threads, (count, at_once), "ondol-images", move |n| work(&core, n)),
+            Some(core) if threads > 1 => each(threads, count, at_once, "ondol-images", move |n| work(&core, n)),
             _ => Ok((0..count).map(|n| work(self, n)).collect()),
         }
     }
@@ -208,7 +210,7 @@ impl ScalableCore {
             let found = found.clone();
             move |core: &Self, n: usize| found.homing(core, &found.blocks.changed()[n])
         };
-        let made = self.each((count, IMAGES, WORTH_THREADS), images)?;
+        let made = self.each(count, IMAGES, WORTH_THREADS, images)?;
         let (mut images, mut bufs, mut failed) = (Vec::with_capacity(count), BTreeMap::new(), None);
         let mut entries = Vec::new();
         for (changed, made) in found.blocks.changed().iter().zip(made) {
@@ -240,7 +242,7 @@ impl ScalableCore {
             let read = |position, into: &mut Vec<u8>| core.log.read(position, into);
             Piece::read(&positions[n * RECORDS..to], core.blocks, read)
         };
-        let pieces = self.each((pieces, 1, WORTH_THREADS / RECORDS), read)?;
+        let pieces = self.each(pieces, 1, WORTH_THREADS / RECORDS, read)?;
         let mut blocks = Blocks::of(pieces.into_iter().collect::<Result<Vec<_>>>()?);
         let derived = blocks.add_derived(&*self.client);
         let others = self.freed.freed_in(later, blocks.changed().iter().map(|changed| changed.block));
@@ -255,7 +257,7 @@ impl ScalableCore {
             let (batch, blocks) = (batch.clone(), blocks.clone());
             move |core: &Self, n: usize| sealed(&batch, blocks[n], &*core.client)
         };
-        let values = self.each((blocks.len(), IMAGES, WORTH_THREADS), values)?;
+        let values = self.each(blocks.len(), IMAGES, WORTH_THREADS, values)?;
         let mut batch = Arc::unwrap_or_clone(batch);
         put_in(&mut batch, blocks.into_iter().zip(values), |block, image, patches| {
             if let Some((buf, _)) = bufs.get(&block) {
@@ -330,14 +332,14 @@ impl Found {
                 vec![0; core.block_size]
             }
         };
-        let fetch = &mut |at, image: &mut [u8]| fetch(core, buf.block, (at, changed), image);
+        let fetch = &mut |at, image: &mut [u8]| fetch(core, buf.block, at, changed, image);
         self.blocks.apply(changed, &mut image, &mut dirty, fetch)?;
         Ok(Homing { kind, image: image.into(), dirty, built, there })
     }
 }
 
 /// What a committed record says lies in a page.
-fn fetch(core: &ScalableCore, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
+fn fetch(core: &ScalableCore, block: u64, at: InPage, changed: &Changed, image: &mut [u8]) -> Result<()> {
     if !core.pages.read(block, at.page, image)? {
         core.store.read(core.byte_offset(block), image)?;
         if changed.page.is_none() {

@@ -23,6 +23,11 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_nvm_log::{Log, PageArea};
 
+fn common(ground: Ground, home: Arc<dyn Home>) -> Common {
+    let Config { device, dirty_bytes, kept_bytes, .. } = ground.config;
+    Common::new(ground, home, Bound::new(device, dirty_bytes, kept_bytes))
+}
+
 /// A journal engine whose log is in NVM.
 pub(crate) struct ScalableEngine {
     core: Arc<ScalableCore>,
@@ -36,24 +41,18 @@ impl ScalableEngine {
             Some(area) => Arc::new(Pages::new(area, ground.block_size, ground.config.dirty_bytes)),
             None => Arc::new(NoPages),
         };
-        Self::with(ground, (log, blocks), home, (pages, Arc::default()))
+        Self::with(common(ground, home), log, blocks, pages, Arc::default())
     }
 
     /// The same, whose records name free pages of the home, which are those of `area`.
     pub(crate) fn over_table(ground: Ground, log: Log, blocks: u64, area: PageArea) -> Self {
         let dirty: Arc<Dirty> = Arc::default();
         let pages = Arc::new(HomePages::new(ground.store.clone(), area, dirty.clone()));
-        Self::with(ground, (log, blocks), pages.clone(), (pages, dirty))
+        Self::with(common(ground, pages.clone()), log, blocks, pages, dirty)
     }
 
-    fn with(
-        ground: Ground,
-        (log, blocks): (Log, u64),
-        home: Arc<dyn Home>,
-        (pages, dirty): (Arc<dyn DataPages>, Arc<Dirty>),
-    ) -> Self {
-        let Config { device, dirty_bytes, kept_bytes, .. } = ground.config;
-        let common = Common::new(ground, home, Bound::new(device, dirty_bytes, kept_bytes));
+    fn with(common: Common, log: Log, blocks: u64, pages: Arc<dyn DataPages>, dirty: Arc<Dirty>) -> Self {
+        let device = common.config.device;
         let core = Arc::new_cyclic(|this| ScalableCore {
             this: this.clone(),
             common,

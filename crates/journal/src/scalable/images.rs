@@ -37,11 +37,8 @@ pub(super) fn to_seal(batch: &Batch) -> Vec<u64> {
 
 /// The derived values of one of them.
 pub(super) fn sealed(batch: &Batch, block: u64, client: &dyn Client) -> Patches {
-    let mut patches = Patches::default();
-    if let Some(homing) = batch.get(&block) {
-        client.seal(block, homing.kind, &homing.image, &homing.dirty, batch, &mut patches);
-    }
-    patches
+    let seal = |homing: &Homing| client.seal(block, homing.kind, &homing.image, &homing.dirty, batch);
+    batch.get(&block).map(seal).unwrap_or_default()
 }
 
 /// Has `take` put derived values where they belong: in the order of blocks, and those of each once.

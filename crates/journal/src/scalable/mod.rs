@@ -31,7 +31,7 @@ mod waiting_since;
 
 pub(crate) use engine::ScalableEngine;
 pub(crate) use recover::pages;
-pub use recover::{Replayed, changed, recover};
+pub use recover::{Geometry, Replayed, changed, recover};
 
 use crate::cache::{Buf, Closed};
 use crate::change::Base;
@@ -249,7 +249,7 @@ impl ScalableCore {
     }
 
     /// Applies one staged block to the live one, and fills in what its counters are then.
-    fn apply(&self, n: usize, staged: Staged<'_>, (arena, page): (&[u8], Option<u32>), draft: &mut Draft) {
+    fn apply(&self, n: usize, staged: Staged<'_>, arena: &[u8], page: Option<u32>, draft: &mut Draft) {
         let Staged { buf, kind, base, changes, .. } = staged;
         let closed = page.map(|page| (page, self.cache.close(buf.block)));
         let mut state = buf.state.lock();
@@ -293,7 +293,8 @@ impl ScalableCore {
     fn draft(
         &self,
         arena: &[u8],
-        (blocks, named): (&[Staged<'_>], &[Named<'_>]),
+        blocks: &[Staged<'_>],
+        named: &[Named<'_>],
         freed: &[(Extent, Kind)],
     ) -> Result<(Draft, Vec<Arc<Buf>>)> {
         loop {
@@ -317,7 +318,7 @@ impl ScalableCore {
             return Ok(self.tid());
         }
         let mut naming = Naming::new(&*self.pages, self.pages.name(self, &arena, &mut blocks));
-        let (mut draft, dead) = self.draft(&arena, (&blocks, naming.as_slice()), &freed)?;
+        let (mut draft, dead) = self.draft(&arena, &blocks, naming.as_slice(), &freed)?;
         let promise = self.promise(draft.bytes.len() as u64)?;
         let counters = self.lock_counters(&draft, &blocks);
         naming.begin(&blocks);
@@ -329,7 +330,7 @@ impl ScalableCore {
         let mut lent = naming.lent().peekable();
         for (n, staged) in blocks.into_iter().enumerate() {
             let page = lent.next_if(|(staged, _)| *staged == n).map(|(_, page)| page);
-            self.apply(n, staged, (&arena, page), &mut draft);
+            self.apply(n, staged, &arena, page, &mut draft);
         }
         drop(lent);
         let nth = self.handles.add(1).cast_unsigned();

@@ -28,15 +28,24 @@ pub struct Replayed {
     pub lost: Vec<u64>,
 }
 
-/// Writes what `contents` has of commits home, durably. The volume has `blocks` blocks of `block_size` bytes. `client`
-/// seals, as the descriptors at home have it: where bitmaps lie never changes, and each descriptor lies in one sector.
+/// The blocks of a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    /// How many.
+    pub blocks: u64,
+    /// Bytes of each.
+    pub block_size: usize,
+}
+
+/// Writes what `contents` has of commits home, durably. `client` seals, as the descriptors at home have it: where
+/// bitmaps lie never changes, and each descriptor lies in one sector.
 ///
 /// # Errors
 /// A record that cannot be understood; contents of a block that are lost, unless it is to go on; the log's or the
 /// store's failure. What is home then is repeated the next time.
 pub fn recover(
     store: &Arc<dyn BlockStore>,
-    (blocks, block_size): (u64, usize),
+    Geometry { blocks, block_size }: Geometry,
     contents: &Contents,
     client: &dyn Client,
     env: &dyn Env,
@@ -50,7 +59,7 @@ pub fn recover(
         let Changed { block, page, .. } = *changed;
         let mut source =
             Source { store: &**store, contents, block, is_all: page.is_some(), lost: false, from_home: false };
-        let mut image = image(&mut source, block_size, (&found, changed), client)?;
+        let mut image = image(&mut source, block_size, &found, changed, client)?;
         image.dirty.add_all(derived.get(&block));
         if let (Some(_), Some(at), false) = (lender, page, source.lost || source.from_home) {
             // Nobody needs it any more.
@@ -80,12 +89,12 @@ pub(crate) fn pages(contents: &Contents) -> Result<Vec<u32>> {
     Ok(found(contents, u64::MAX)?.pages)
 }
 
-/// The blocks that the commits in `contents` have changed: what they hold, and which bytes. The volume has `blocks`
-/// blocks of `block_size` bytes.
+/// The blocks that the commits in `contents` have changed: what they hold, and which bytes.
 ///
 /// # Errors
 /// A record that cannot be understood; the log's failure.
-pub fn changed(contents: &Contents, (blocks, block_size): (u64, usize)) -> Result<Vec<(Kind, Ranges)>> {
+pub fn changed(contents: &Contents, volume: Geometry) -> Result<Vec<(Kind, Ranges)>> {
+    let Geometry { blocks, block_size } = volume;
     let (found, mut touched) = (found(contents, blocks)?, Vec::new());
     for changed in found.changed() {
         let (mut scratch, mut ranges) = (vec![0; block_size], Ranges::default());
@@ -139,7 +148,8 @@ impl Source<'_> {
 fn image(
     source: &mut Source<'_>,
     block_size: usize,
-    (found, changed): (&Blocks, &Changed),
+    found: &Blocks,
+    changed: &Changed,
     client: &dyn Client,
 ) -> Result<Homing> {
     let (mut image, mut dirty, mut built) = (vec![0; block_size], Ranges::default(), false);

@@ -70,6 +70,7 @@ use slatedb::bytes::Bytes;
 use slatedb::{Db, DbReader, WriteBatch};
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,6 +125,21 @@ struct Writer {
     log: Option<Log>,
     /// The number of the newest batch when this was opened.
     first: u64,
+}
+
+/// A volume that is open for writing.
+#[derive(Clone, Copy)]
+struct Writing<'h> {
+    home: &'h Home,
+    writer: &'h Writer,
+}
+
+impl Deref for Writing<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        self.writer
+    }
 }
 
 /// The order of submissions.
@@ -202,9 +218,9 @@ impl Home {
         if order.closed {
             return Ok(());
         }
-        self.put_loose(writer, &mut order)?;
+        writer.put_loose(&mut order)?;
         let header = Header { closed: true, size: self.size.load(Relaxed), ..self.header };
-        self.put_header(writer, &mut order, header)?;
+        writer.put_header(&mut order, header)?;
         order.closed = true;
         Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, order.number);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
@@ -215,8 +231,9 @@ impl Home {
         closed.and(returned)
     }
 
-    fn writer(&self) -> Result<&Writer, HomeError> {
-        self.writer.as_ref().ok_or_else(|| HomeError::NotWriting { name: self.bucket.name.clone() })
+    fn writer(&self) -> Result<Writing<'_>, HomeError> {
+        let writer = self.writer.as_ref().ok_or_else(|| HomeError::NotWriting { name: self.bucket.name.clone() })?;
+        Ok(Writing { home: self, writer })
     }
 
     /// Waits for `work`, but not for ever.
@@ -232,40 +249,42 @@ impl Home {
     fn drive<T>(&self, what: &'static str, work: impl Future<Output = Result<T, HomeError>>) -> Result<T, HomeError> {
         self.border.drive(bounded(self.bucket.name.clone(), what, self.timeout, work))
     }
+}
 
+impl Writing<'_> {
     /// Hands a batch over: these chunks, the record of the newest batch, and perhaps the header.
-    fn put(&self, writer: &Writer, order: &mut Order, puts: Vec<Put>, header: Option<Header>) -> Result<(), HomeError> {
-        writer.turn.require()?;
+    fn put(self, order: &mut Order, puts: Vec<Put>, header: Option<Header>) -> Result<(), HomeError> {
+        self.turn.require()?;
         if order.closed {
-            return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
+            return Err(HomeError::NotWriting { name: self.home.bucket.name.clone() });
         }
         let newest = Newest { number: order.number + 1, epoch: order.epoch, time: System.now().sec };
-        writer.flusher.bypass.give(puts.iter().map(|(_, value)| 64 + value.as_ref().map_or(0, Bytes::len)).sum());
+        self.flusher.bypass.give(puts.iter().map(|(_, value)| 64 + value.as_ref().map_or(0, Bytes::len)).sum());
         puts.iter().for_each(|(number, value)| order.recent.change(*number, value.as_ref()));
-        let batch = batch(self.header.seed, puts, newest, header);
-        let put = self.drive("taking a batch", hand_over(&writer.flusher, batch));
+        let batch = batch(self.home.header.seed, puts, newest, header);
+        let put = self.home.drive("taking a batch", hand_over(&self.flusher, batch));
         match put {
             Ok(seq) => {
                 order.number = newest.number;
-                writer.turn.submitted(newest.number, seq);
+                self.turn.submitted(newest.number, seq);
                 Ok(())
             }
-            Err(e) => Err(writer.turn.fail(self.explained(writer, e))),
+            Err(e) => Err(self.turn.fail(self.explained(e))),
         }
     }
 
     /// Makes loose chunks a batch. They are seen in one place or the other all the time.
-    fn put_loose(&self, writer: &Writer, order: &mut Order) -> Result<(), HomeError> {
-        let loose = writer.loose.read().clone_chunks();
+    fn put_loose(self, order: &mut Order) -> Result<(), HomeError> {
+        let loose = self.loose.read().clone_chunks();
         if loose.is_empty() {
             return Ok(());
         }
         let (written, unused): (Vec<_>, Vec<_>) = loose.into_iter().partition(|(_, chunk)| chunk.is_some());
         let written: Vec<_> = written.into_iter().filter_map(|(number, chunk)| Some((number, chunk?))).collect();
-        let mut puts = self.encode_all(&written)?;
+        let mut puts = self.home.encode_all(&written)?;
         puts.extend(unused.into_iter().map(|(number, _)| (number, None)));
-        self.take(writer, order, puts)?;
-        *writer.loose.write() = Loose::default();
+        self.take(order, puts)?;
+        *self.loose.write() = Loose::default();
         Ok(())
     }
 }

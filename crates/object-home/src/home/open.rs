@@ -14,7 +14,7 @@ use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::local::{Joined, Local, NONE, Survey};
-use super::reader::{judged, leave, noted, reader, require_log};
+use super::reader::{Sees, judged, leave, noted, reader, require_log};
 use super::recent::Recent;
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::seen::Seen;
@@ -179,7 +179,7 @@ impl Home {
             require(&b, &found)?;
             // A snapshot is older than what was seen.
             let seen = Seen::beside(o.disk.as_ref()).filter(|_| matches!(mode, DbReaderMode::FollowLatest));
-            let (reader, header) = reader(&b, mode, polls, &o, &still, cached.as_deref()).await?;
+            let (reader, header) = reader(&b, Sees { mode, polls }, &o, &still, cached.as_deref()).await?;
             if let Err(e) = Seen::require(seen.as_ref(), &b.name, &header, None) {
                 still.begin_anew();
                 leave(reader).await;
@@ -189,7 +189,7 @@ impl Home {
         };
         let (reader, header) =
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
-        let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), None, opening, border);
+        let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), opening, border);
         home.disk = disk;
         Ok(home)
     }
@@ -222,7 +222,8 @@ impl Home {
         let (log, survey) = Joined::split(joined);
         let (db, loose) = (flusher.db.clone(), RwLock::new(Loose::default()));
         let writer = Writer { db: db.clone(), order, loose, turn, flusher, keeper, log, first };
-        let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening, border);
+        let mut home = Self::of(bucket, header, Data::Writer(db), opening, border);
+        home.writer = Some(writer);
         home.disk = disk;
         home.seen = Seen::beside(opening.disk.as_ref());
         match home.attach(sorted, survey.as_ref()) {
@@ -237,14 +238,7 @@ impl Home {
         }
     }
 
-    fn of(
-        bucket: &Bucket,
-        header: Header,
-        data: Data,
-        writer: Option<Writer>,
-        opening: &Opening,
-        border: Border,
-    ) -> Self {
+    fn of(bucket: &Bucket, header: Header, data: Data, opening: &Opening, border: Border) -> Self {
         let (format, size) = (ChunkFormat::new(header.seed, header.chunk), AtomicU64::new(header.size));
         Self {
             bucket: bucket.clone(),
@@ -252,7 +246,7 @@ impl Home {
             format,
             header,
             data,
-            writer,
+            writer: None,
             counters: Counters::default(),
             encoders: encode::threads(),
             ahead: Arc::new(Ahead::new(header.chunk.bytes(), opening.cache / 2)),
@@ -276,13 +270,13 @@ impl Home {
     /// anything else is written.
     fn attach(&self, sorted: u64, survey: Option<&Survey>) -> Result<(), HomeError> {
         let writer = self.writer()?;
-        self.start_shipper(writer);
+        writer.start_shipper();
         let mut order = writer.order.lock();
         // What the last writer has left out and not noted lies before all that this one puts.
         self.drive("noting what is not in the log", writer.flusher.note(Some(sorted)))?;
-        self.join(writer, &mut order, survey)?;
+        writer.join(&mut order, survey)?;
         order.epoch = self.header.epoch;
-        self.put_header(writer, &mut order, self.header)
+        writer.put_header(&mut order, self.header)
     }
 }
 
@@ -299,7 +293,7 @@ impl Found {
         // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a
         // database without a header.
         if make && is_there {
-            match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening, &Still::default(), None).await {
+            match reader(&bucket, Sees::NOW, &opening, &Still::default(), None).await {
                 Err(HomeError::Missing { .. }) => {}
                 Ok((reader, _)) => {
                     leave(reader).await;

@@ -1,7 +1,7 @@
 //! Reading chunks.
 
 use super::change::{Pieces, patch};
-use super::{Data, Home, HomeError, Order, Writer, bounded};
+use super::{Data, Home, HomeError, Order, Writing, bounded};
 use crate::ChunkFormat;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -82,35 +82,6 @@ impl Home {
         }
     }
 
-    /// Chunks of which parts are written, with these. What stays of them is asked for at once.
-    pub(super) fn patched(
-        &self,
-        writer: &Writer,
-        order: &mut Order,
-        parts: Vec<(u64, Pieces<'_>)>,
-    ) -> Result<Vec<(u64, Vec<u8>)>, HomeError> {
-        let (mut chunks, mut missing) = (Vec::with_capacity(parts.len()), Vec::new());
-        for (number, _) in &parts {
-            let mut chunk = vec![0; self.format.size().bytes()];
-            if let Some(waiting) = writer.loose.read().get(*number) {
-                waiting.into_iter().for_each(|waiting| chunk.copy_from_slice(waiting));
-            } else if let Some(value) = order.recent.get(*number) {
-                value.into_iter().try_for_each(|value| self.decode(*number, &value, &mut chunk))?;
-            } else {
-                missing.push(*number);
-            }
-            chunks.push((*number, chunk));
-        }
-        let found = self.fetch_each(missing)?;
-        for ((number, chunk), (_, pieces)) in chunks.iter_mut().zip(&parts) {
-            if let Some(value) = found.get(number) {
-                self.decode(*number, value, chunk)?;
-            }
-            patch(chunk, pieces);
-        }
-        Ok(chunks)
-    }
-
     /// The values of single chunks, several at once.
     fn fetch_each(&self, numbers: Vec<u64>) -> Result<BTreeMap<u64, Bytes>, HomeError> {
         if numbers.is_empty() {
@@ -167,6 +138,36 @@ impl Home {
     /// The size in bytes as it is now.
     pub(super) fn len(&self) -> u64 {
         self.size.load(Relaxed)
+    }
+}
+
+impl Writing<'_> {
+    /// Chunks of which parts are written, with these. What stays of them is asked for at once.
+    pub(super) fn patched(
+        self,
+        order: &mut Order,
+        parts: Vec<(u64, Pieces<'_>)>,
+    ) -> Result<Vec<(u64, Vec<u8>)>, HomeError> {
+        let (mut chunks, mut missing) = (Vec::with_capacity(parts.len()), Vec::new());
+        for (number, _) in &parts {
+            let mut chunk = vec![0; self.home.format.size().bytes()];
+            if let Some(waiting) = self.loose.read().get(*number) {
+                waiting.into_iter().for_each(|waiting| chunk.copy_from_slice(waiting));
+            } else if let Some(value) = order.recent.get(*number) {
+                value.into_iter().try_for_each(|value| self.home.decode(*number, &value, &mut chunk))?;
+            } else {
+                missing.push(*number);
+            }
+            chunks.push((*number, chunk));
+        }
+        let found = self.home.fetch_each(missing)?;
+        for ((number, chunk), (_, pieces)) in chunks.iter_mut().zip(&parts) {
+            if let Some(value) = found.get(number) {
+                self.home.decode(*number, value, chunk)?;
+            }
+            patch(chunk, pieces);
+        }
+        Ok(chunks)
     }
 }
 

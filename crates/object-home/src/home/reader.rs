@@ -20,14 +20,25 @@ const OVERTAKEN: u32 = 20;
 /// It waits so long after the first time, and longer each time.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// What a reader sees of the database.
+pub(super) struct Sees {
+    pub(super) mode: DbReaderMode,
+    /// How often it looks whether there is more.
+    pub(super) polls: Duration,
+}
+
+impl Sees {
+    /// What is there when it begins.
+    pub(super) const NOW: Self = Self { mode: DbReaderMode::FollowLatest, polls: NEVER };
+}
+
 /// A reader of the database, and the header that it sees.
 ///
 /// It reads the manifest first and then the log. A writer may have written the manifest anew in between, and gone on in
 /// the log, from which what the manifest has then is missing: the note there tells, and the reader begins again.
 pub(super) async fn reader(
     bucket: &Bucket,
-    mode: DbReaderMode,
-    polls: Duration,
+    Sees { mode, polls }: Sees,
     opening: &Opening,
     still: &Still,
     disk: Option<&Held>,
@@ -90,12 +101,11 @@ async fn header(bucket: &Bucket, reader: &DbReader) -> Result<Option<Header>, Ho
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
 pub(super) async fn require_log(bucket: &Bucket, opening: &Opening) -> Result<(), HomeError> {
     let name = &bucket.name;
-    let (reader, header) =
-        match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening, &Still::default(), None).await {
-            Ok(found) => found,
-            Err(HomeError::Missing { .. }) => return Ok(()),
-            Err(e) => return Err(e),
-        };
+    let (reader, header) = match reader(bucket, Sees::NOW, opening, &Still::default(), None).await {
+        Ok(found) => found,
+        Err(HomeError::Missing { .. }) => return Ok(()),
+        Err(e) => return Err(e),
+    };
     let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e));
     leave(reader).await;
     let number = newest?.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);

@@ -8,7 +8,7 @@
 use super::bypass::{Begun, Beside, Bypass, NOTE_KEY};
 use super::error::is_fence;
 use super::keeper::Keeper;
-use super::{Home, HomeError, Writer, bounded, hand_over, local};
+use super::{HomeError, Writing, bounded, hand_over, local};
 use ondol_env::sync::{Condvar, Mutex};
 use slatedb::config::{FlushOptions, FlushType};
 use slatedb::{Db, WriteBatch};
@@ -132,47 +132,47 @@ impl Turn {
     }
 }
 
-impl Home {
+impl Writing<'_> {
     /// Waits until batch `number`, which was submitted, is durable in the bucket.
-    pub(super) fn settle_to(&self, writer: &Writer, number: u64) -> Result<(), HomeError> {
-        if let Some(log) = &writer.log {
-            return local::shipped(&writer.turn, log, number);
+    pub(super) fn settle_to(self, number: u64) -> Result<(), HomeError> {
+        if let Some(log) = &self.log {
+            return local::shipped(&self.turn, log, number);
         }
-        let Some((newest, seq)) = writer.turn.enter(number)? else { return Ok(()) };
-        match self.flush_log(writer, seq) {
+        let Some((newest, seq)) = self.turn.enter(number)? else { return Ok(()) };
+        match self.flush_log(seq) {
             // The lease may be known to be lost since.
             Ok(()) => {
-                if writer.turn.leave(Some(newest)) {
-                    self.shorten_replay(writer);
+                if self.turn.leave(Some(newest)) {
+                    self.shorten_replay();
                 }
-                writer.turn.require()
+                self.turn.require()
             }
             Err(e) => {
-                let first = writer.turn.fail(self.explained(writer, e));
-                writer.turn.leave(None);
+                let first = self.turn.fail(self.explained(e));
+                self.turn.leave(None);
                 Err(first)
             }
         }
     }
 
-    fn flush_log(&self, writer: &Writer, seq: u64) -> Result<(), HomeError> {
-        self.drive("making a batch durable", writer.flusher.durable(seq))
+    fn flush_log(self, seq: u64) -> Result<(), HomeError> {
+        self.home.drive("making a batch durable", self.flusher.durable(seq))
     }
 
     /// Asks for it and does not wait: if it fails, so does a later flush.
-    fn shorten_replay(&self, writer: &Writer) {
-        let flusher = writer.flusher.clone();
-        self.border.spawn(async move { flusher.shorten().await });
+    fn shorten_replay(self) {
+        let flusher = self.flusher.clone();
+        self.home.border.spawn(async move { flusher.shorten().await });
     }
 
     /// A fence with the name of whoever is behind it, as far as it can be found.
-    pub(super) fn explained(&self, writer: &Writer, error: HomeError) -> HomeError {
-        let keeper = writer.keeper.clone();
-        self.border.wait(async move { explain(&keeper, error).await })
+    pub(super) fn explained(self, error: HomeError) -> HomeError {
+        let keeper = self.keeper.clone();
+        self.home.border.wait(async move { explain(&keeper, error).await })
     }
 }
 
-/// As [`Home::explained`].
+/// As [`Writing::explained`].
 pub(super) async fn explain(keeper: &Keeper, error: HomeError) -> HomeError {
     let HomeError::Fenced { name, .. } = error else { return error };
     let (leases, token) = keeper.leases();

@@ -32,9 +32,9 @@ impl Home {
         let writer = self.writer()?;
         check(snapshot)?;
         let mut order = writer.order.lock();
-        self.put_loose(writer, &mut order)?;
+        writer.put_loose(&mut order)?;
         let number = order.number;
-        self.settle_to(writer, number)?;
+        writer.settle_to(number)?;
         let (db, bucket, snapshot) = (writer.db.clone(), self.bucket.clone(), snapshot.to_owned());
         let made = self.wait("making a snapshot", async move {
             let name = bucket.name.clone();
@@ -49,7 +49,7 @@ impl Home {
         });
         // Held so that nothing comes between what is durable and the snapshot.
         drop(order);
-        made.map_err(|e| self.explained(writer, e))
+        made.map_err(|e| writer.explained(e))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The block store's calls.
 
 use super::change::{Draft, whole_chunks};
-use super::{BATCH, Home, HomeError, LOOSE, Order, Writer};
+use super::{BATCH, Home, HomeError, LOOSE, Order, Writing};
 use ondol_block::{BlockError, BlockStats, BlockStore, Caps, DeviceClass, Result, check_range};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::io::IoSlice;
@@ -19,36 +19,8 @@ impl Home {
         }
     }
 
-    fn writing(&self) -> Result<&Writer> {
+    fn writing(&self) -> Result<Writing<'_>> {
         self.writer().map_err(|_| BlockError::ReadOnly { name: self.bucket.name.clone() })
-    }
-
-    /// Writes that belong to no batch. What stays of a chunk is read first.
-    fn write_loose(&self, writer: &Writer, draft: Draft<'_>) -> std::result::Result<(), HomeError> {
-        let mut order = writer.order.lock();
-        self.require_open(writer, &order)?;
-        let (whole, parts) = draft.split();
-        for (number, chunk) in whole {
-            writer.loose.write().put(number, Some(chunk.into_owned()));
-        }
-        for (number, chunk) in self.patched(writer, &mut order, parts)? {
-            writer.loose.write().put(number, Some(chunk));
-        }
-        self.bound_loose(writer, &mut order)
-    }
-
-    fn bound_loose(&self, writer: &Writer, order: &mut Order) -> std::result::Result<(), HomeError> {
-        if writer.loose.read().bytes() < LOOSE {
-            return Ok(());
-        }
-        self.put_loose(writer, order)
-    }
-
-    fn require_open(&self, writer: &Writer, order: &Order) -> std::result::Result<(), HomeError> {
-        if order.closed {
-            return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
-        }
-        writer.turn.require()
     }
 
     /// The chunks to delete when these ranges are unused.
@@ -63,71 +35,96 @@ impl Home {
         }
         Ok(unused)
     }
+}
 
-    fn discard_loose(&self, writer: &Writer, offset: u64, len: u64) -> std::result::Result<(), HomeError> {
-        let mut order = writer.order.lock();
-        self.require_open(writer, &order)?;
-        for chunks in whole_chunks(self.format.size().bytes(), &[(offset, len)]) {
-            let waiting: Vec<u64> = writer.loose.read().within(chunks).into_keys().collect();
-            waiting.into_iter().for_each(|number| writer.loose.write().put(number, None));
+impl Writing<'_> {
+    /// Writes that belong to no batch. What stays of a chunk is read first.
+    fn write_loose(self, draft: Draft<'_>) -> std::result::Result<(), HomeError> {
+        let mut order = self.order.lock();
+        self.require_open(&order)?;
+        let (whole, parts) = draft.split();
+        for (number, chunk) in whole {
+            self.loose.write().put(number, Some(chunk.into_owned()));
         }
-        for number in self.unused(&[(offset, len)])? {
-            writer.loose.write().put(number, None);
-            self.bound_loose(writer, &mut order)?;
+        for (number, chunk) in self.patched(&mut order, parts)? {
+            self.loose.write().put(number, Some(chunk));
+        }
+        self.bound_loose(&mut order)
+    }
+
+    fn bound_loose(self, order: &mut Order) -> std::result::Result<(), HomeError> {
+        if self.loose.read().bytes() < LOOSE {
+            return Ok(());
+        }
+        self.put_loose(order)
+    }
+
+    fn require_open(self, order: &Order) -> std::result::Result<(), HomeError> {
+        if order.closed {
+            return Err(HomeError::NotWriting { name: self.home.bucket.name.clone() });
+        }
+        self.turn.require()
+    }
+
+    fn discard_loose(self, offset: u64, len: u64) -> std::result::Result<(), HomeError> {
+        let mut order = self.order.lock();
+        self.require_open(&order)?;
+        for chunks in whole_chunks(self.home.format.size().bytes(), &[(offset, len)]) {
+            let waiting: Vec<u64> = self.loose.read().within(chunks).into_keys().collect();
+            waiting.into_iter().for_each(|number| self.loose.write().put(number, None));
+        }
+        for number in self.home.unused(&[(offset, len)])? {
+            self.loose.write().put(number, None);
+            self.bound_loose(&mut order)?;
         }
         Ok(())
     }
 
-    fn submit_batch(
-        &self,
-        writer: &Writer,
-        writes: &[(u64, &[u8])],
-        discards: &[(u64, u64)],
-    ) -> std::result::Result<u64, HomeError> {
-        let mut draft = Draft::new(self.format.size().bytes());
+    fn submit_batch(self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> std::result::Result<u64, HomeError> {
+        let mut draft = Draft::new(self.home.format.size().bytes());
         writes.iter().for_each(|(offset, bytes)| draft.write(*offset, bytes));
         let (whole, parts) = draft.split();
-        let mut puts = self.encode_all(&whole)?;
-        let mut order = writer.order.lock();
-        self.require_open(writer, &order)?;
-        self.put_loose(writer, &mut order)?;
-        for (number, value) in self.encode_all(&self.patched(writer, &mut order, parts)?)? {
+        let mut puts = self.home.encode_all(&whole)?;
+        let mut order = self.order.lock();
+        self.require_open(&order)?;
+        self.put_loose(&mut order)?;
+        for (number, value) in self.home.encode_all(&self.patched(&mut order, parts)?)? {
             order.recent.keep(number, value.clone());
             puts.push((number, value));
         }
-        puts.extend(self.unused(discards)?.into_iter().map(|number| (number, None)));
-        self.take(writer, &mut order, puts)?;
+        puts.extend(self.home.unused(discards)?.into_iter().map(|number| (number, None)));
+        self.take(&mut order, puts)?;
         Ok(order.number)
     }
 
-    fn settle_number(&self, writer: &Writer, number: u64) -> std::result::Result<(), HomeError> {
-        let newest = writer.turn.newest();
+    fn settle_number(self, number: u64) -> std::result::Result<(), HomeError> {
+        let newest = self.turn.newest();
         if number > newest {
-            let (name, why) = (self.bucket.name.clone(), format!("the newest has number {newest}"));
+            let (name, why) = (self.home.bucket.name.clone(), format!("the newest has number {newest}"));
             return Err(HomeError::Store { name, what: "to settle a batch that was not submitted", why });
         }
         // What was there when this was opened is durable.
-        self.make_durable(writer, number.max(writer.first))
+        self.make_durable(number.max(self.first))
     }
 
-    fn flush_all(&self, writer: &Writer) -> std::result::Result<(), HomeError> {
-        let mut order = writer.order.lock();
-        self.require_open(writer, &order)?;
-        self.put_loose(writer, &mut order)?;
+    fn flush_all(self) -> std::result::Result<(), HomeError> {
+        let mut order = self.order.lock();
+        self.require_open(&order)?;
+        self.put_loose(&mut order)?;
         let number = order.number;
         drop(order);
-        self.make_durable(writer, number)
+        self.make_durable(number)
     }
 
-    fn lengthen_to(&self, writer: &Writer, size: u64) -> std::result::Result<(), HomeError> {
+    fn lengthen_to(self, size: u64) -> std::result::Result<(), HomeError> {
         // A home is one of whole chunks.
-        let size = size.next_multiple_of(self.format.size().bytes() as u64);
-        let mut order = writer.order.lock();
-        self.require_open(writer, &order)?;
-        self.put_loose(writer, &mut order)?;
-        let header = super::Header { size, ..self.header };
-        self.put_header(writer, &mut order, header)?;
-        self.size.store(size, Relaxed);
+        let size = size.next_multiple_of(self.home.format.size().bytes() as u64);
+        let mut order = self.order.lock();
+        self.require_open(&order)?;
+        self.put_loose(&mut order)?;
+        let header = super::Header { size, ..self.home.header };
+        self.put_header(&mut order, header)?;
+        self.home.size.store(size, Relaxed);
         Ok(())
     }
 }
@@ -170,20 +167,20 @@ impl BlockStore for Home {
             draft.write(at, buf);
             at += buf.len() as u64;
         }
-        self.write_loose(writer, draft).map_err(self.failed("write", offset, len as u64))
+        writer.write_loose(draft).map_err(self.failed("write", offset, len as u64))
     }
 
     fn flush(&self) -> Result<()> {
         self.counters.flush();
         let Ok(writer) = self.writing() else { return Ok(()) };
-        self.flush_all(writer).map_err(self.failed("flush", 0, self.size()))
+        writer.flush_all().map_err(self.failed("flush", 0, self.size()))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<bool> {
         let writer = self.writing()?;
         check_range("discard", self.name(), offset, len, self.size())?;
         self.counters.discard(len);
-        self.discard_loose(writer, offset, len).map_err(self.failed("discard", offset, len))?;
+        writer.discard_loose(offset, len).map_err(self.failed("discard", offset, len))?;
         Ok(true)
     }
 
@@ -192,7 +189,7 @@ impl BlockStore for Home {
         if size <= self.size() {
             return Ok(());
         }
-        self.lengthen_to(writer, size).map_err(self.failed("lengthen", self.size(), size))
+        writer.lengthen_to(size).map_err(self.failed("lengthen", self.size(), size))
     }
 
     fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
@@ -210,13 +207,13 @@ impl BlockStore for Home {
         }
         self.counters.write(len as usize);
         discards.iter().for_each(|(_, len)| self.counters.discard(*len));
-        self.submit_batch(writer, writes, discards).map_err(self.failed("submit", 0, len))
+        writer.submit_batch(writes, discards).map_err(self.failed("submit", 0, len))
     }
 
     fn settle(&self, number: u64) -> Result<()> {
         let writer = self.writing()?;
         self.counters.flush();
-        self.settle_number(writer, number).map_err(self.failed("settle", number, 0))
+        writer.settle_number(number).map_err(self.failed("settle", number, 0))
     }
 
     fn stats(&self) -> BlockStats {

@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 pub(crate) fn run(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let name = |what: &str| PathBuf::from(format!("/dev/shm/ondol-shared-lines-{}.{what}", std::process::id()));
     let (image, pool) = (Temporary(name("img")), Temporary(name("pool")));
-    within(plan, (&image.0, &pool.0))
+    within(plan, &image.0, &pool.0)
 }
 
 /// A file that goes with its owner, also when a panic ends it.
@@ -67,7 +67,7 @@ impl Drop for Temporary {
     }
 }
 
-fn within(plan: &Plan, (image, pool): (&Path, &Path)) -> Result<(), Box<dyn Error>> {
+fn within(plan: &Plan, image: &Path, pool: &Path) -> Result<(), Box<dyn Error>> {
     Volume::format(image, &FormatOptions::new().size(16 << 30).block_size(4096).force(true))?;
     let options = if plan.engine == "scalable" {
         ondol::pool::create(pool, &ondol::pool::CreateOptions::new().size(256 << 20).force(true))?;

@@ -132,7 +132,7 @@ pub(crate) fn format(target: &Path, options: &FormatOptions) -> Result<()> {
     let planned = |size: u64| plan(&options, size, true, &System).map_err(|e| fail(e.to_string()));
     let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
     let shape = Shape { size, chunk: options.chunk_asked(), force };
-    make(target, shape, (&planned, &no_size), |plan, home| {
+    make(target, shape, &planned, &no_size, |plan, home| {
         plan.emit(|part| match part {
             Chunk::Bytes { offset, bytes } => home.write(offset, bytes),
             Chunk::Zeros { .. } => Ok(()),
@@ -151,7 +151,7 @@ pub(crate) fn fill(
     let size = size.next_multiple_of(u64::from(BLOCK));
     let no_size = || error(Errno::INVAL, "its size is known");
     let shape = Shape { size: Some(size), chunk: None, force };
-    make(target, shape, (&|_| Ok(()), &no_size), |(), home| fill(home))
+    make(target, shape, &|_| Ok(()), &no_size, |(), home| fill(home))
 }
 
 /// Refuses options that make no sense in object storage, by name.

@@ -80,7 +80,8 @@ fn try_open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
 pub(super) fn make<T>(
     target: &Path,
     shape: Shape,
-    (ready, no_size): (&dyn Fn(u64) -> Result<T>, &dyn Fn() -> Error),
+    ready: &dyn Fn(u64) -> Result<T>,
+    no_size: &dyn Fn() -> Error,
     fill: impl FnOnce(T, &dyn BlockStore) -> Result<()>,
 ) -> Result<()> {
     let place = place(target)?;

@@ -57,7 +57,8 @@ pub(crate) fn open_held(_target: &Path, _access: Access, _terms: &Terms) -> Resu
 pub(super) fn make<T>(
     _target: &Path,
     _shape: Shape,
-    _asked: (&dyn Fn(u64) -> Result<T>, &dyn Fn() -> Error),
+    _ready: &dyn Fn(u64) -> Result<T>,
+    _no_size: &dyn Fn() -> Error,
     _fill: impl FnOnce(T, &dyn BlockStore) -> Result<()>,
 ) -> Result<()> {
     Err(lacks())

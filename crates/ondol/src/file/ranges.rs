@@ -2,7 +2,7 @@
 
 use super::File;
 use crate::path::at;
-use crate::{Exchange, Extent, Fallocate, Result, Seek};
+use crate::{CopyRange, Exchange, Extent, Fallocate, Result, Seek};
 use ondol_volume::Error as VolumeError;
 
 impl File {
@@ -39,8 +39,8 @@ impl File {
         self.check_readable()?;
         to.check_writable()?;
         let kill_suid = to.caller.uid != 0;
-        let inodes = self.volume.usable()?;
-        at(&to.path, inodes.ranges().copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
+        let (inodes, range) = (self.volume.usable()?, CopyRange { from: offset, to: to_offset, len });
+        at(&to.path, inodes.ranges().copy_range(self.ino, to.ino, range, kill_suid))
     }
 
     /// Exchanges what this file holds from `offset` on for what `other`, a file of the same volume, holds from
@@ -62,8 +62,7 @@ impl File {
             file.check_writable()?;
         }
         let how = Exchange { kill_suid: how.kill_suid || self.caller.uid != 0, ..*how };
-        let (one, two) = ((self.ino, offset), (other.ino, other_offset));
-        at(&self.path, self.act(|inodes| inodes.ranges().exchange(one, two, &how)))
+        at(&self.path, self.act(|inodes| inodes.ranges().exchange(self.ino, offset, other.ino, other_offset, &how)))
     }
 
     /// The allocated parts of the file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl tells.

@@ -43,20 +43,20 @@ fn what_two_files_hold_changes_places() {
     volume.write("/a", filled(1, 3 * block + 5)).unwrap();
     volume.write("/b", filled(2, 10 * block)).unwrap();
     let all = Exchange::default();
-    volume.exchange(("/a", block), ("/b", 4 * block), &all).unwrap();
+    volume.exchange("/a", block, "/b", 4 * block, &all).unwrap();
     assert_eq!(volume.read("/a").unwrap(), [filled(1, block), filled(2, 6 * block)].concat());
     assert_eq!(volume.read("/b").unwrap(), [filled(2, 4 * block), filled(1, 2 * block + 5)].concat());
     let part = Exchange { len: Some(2 * block), durable: true, ..all };
     volume.set_permissions("/a", 0o4755).unwrap();
     volume.act_as(Caller::new(1000, 1000));
-    volume.exchange(("/a", 0), ("/b", 0), &part).unwrap();
+    volume.exchange("/a", 0, "/b", 0, &part).unwrap();
     assert_eq!(volume.read("/a").unwrap(), [filled(2, 2 * block), filled(2, 5 * block)].concat());
     assert_eq!(volume.metadata("/a").unwrap().permissions(), 0o755, "as by a write");
     let errno = |done: ondol::Result<()>| done.unwrap_err().errno();
-    assert_eq!(errno(volume.exchange(("/a", 1), ("/b", 0), &part)), 22);
-    assert_eq!(errno(volume.exchange(("/a", 0), ("/none", 0), &part)), 2);
+    assert_eq!(errno(volume.exchange("/a", 1, "/b", 0, &part)), 22);
+    assert_eq!(errno(volume.exchange("/a", 0, "/none", 0, &part)), 2);
     volume.create_dir("/d").unwrap();
-    assert_eq!(errno(volume.exchange(("/a", 0), ("/d", 0), &part)), 21);
+    assert_eq!(errno(volume.exchange("/a", 0, "/d", 0, &part)), 21);
     {
         let (reading, both) =
             (volume.open_file("/a").unwrap(), OpenOptions::new().read(true).write(true).open(&volume, "/b").unwrap());

@@ -19,7 +19,7 @@
 use crate::Log;
 use crate::error::{Result, RunLogError};
 use crate::format::HORIZON_NS;
-use crate::look::{self, Identity, Look, Times};
+use crate::look::{self, Look, Times};
 use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::home::Home;
@@ -99,11 +99,13 @@ impl Recovering<'_, '_> {
 pub(super) fn bring(
     log: &Log,
     elsewhere: &mut Elsewhere<'_>,
-    identity: &Identity,
     file: &FoundFile,
     same_boot: bool,
     clock: &dyn Fn() -> u64,
 ) -> Result<Outcome> {
+    let Some(identity) = &file.identity else {
+        return Ok(Outcome::Unreachable("the slot that names it is damaged".into()));
+    };
     let (found, path) = match elsewhere.find(identity, For::Name) {
         Place::Here(found, path) => (found, path),
         Place::Gone => return Ok(Outcome::Gone),

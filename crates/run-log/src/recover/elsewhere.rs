@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Finds files, by walks through their file systems if nothing else helps; once for all of them.
 #[derive(Debug)]
 pub(super) struct Elsewhere<'h> {
+    home: &'h dyn Home,
     trees: Trees<'h>,
     wanted: BTreeSet<u64>,
     walks: BTreeMap<u64, Walk>,
@@ -33,7 +34,7 @@ impl<'h> Elsewhere<'h> {
     /// For files by their file system (`f_fsid`) and inode.
     pub(super) fn new(home: &'h dyn Home, files: impl Iterator<Item = (u64, u64)>) -> Self {
         let (fsids, wanted) = files.unzip();
-        Self { trees: Trees::known_as(home, &fsids), wanted, walks: BTreeMap::new() }
+        Self { home, trees: Trees::known_as(home, &fsids), wanted, walks: BTreeMap::new() }
     }
 
     /// As [`Trees::find`].
@@ -72,7 +73,7 @@ impl<'h> Elsewhere<'h> {
 
     /// Whose files they are.
     pub(super) fn home(&self) -> &'h dyn Home {
-        self.trees.home
+        self.home
     }
 
     fn walk(&mut self, fsid: u64) -> Option<(&Trees<'h>, &Tree, &Walk)> {

@@ -26,9 +26,9 @@ pub struct Listed {
     pub may_be_dir: bool,
 }
 
-/// Where files are looked for, and what is done to them.
+/// Where files are looked for.
 #[allow(clippy::missing_errors_doc, reason = "the system's, all of them")]
-pub trait Home: std::fmt::Debug {
+pub trait Lookup: std::fmt::Debug {
     /// The clock that files get their times by: nanoseconds since 1970.
     fn now_ns(&self) -> u64;
 
@@ -64,7 +64,11 @@ pub trait Home: std::fmt::Debug {
 
     /// The handle of what a name leads to.
     fn handle_at(&self, dir: &File, name: &[u8]) -> io::Result<Handle>;
+}
 
+/// The same, and what is done to files there.
+#[allow(clippy::missing_errors_doc, reason = "the system's, all of them")]
+pub trait Home: Lookup {
     /// Makes a file without a name, with the owner and permissions that a record tells.
     fn unnamed(&self, dir: &File, record: &NameRecord) -> io::Result<File>;
 
@@ -106,7 +110,7 @@ pub(super) fn path_of(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-impl Home for Mounted {
+impl Lookup for Mounted {
     fn now_ns(&self) -> u64 {
         wall_ns()
     }
@@ -168,7 +172,9 @@ impl Home for Mounted {
     fn handle_at(&self, dir: &File, name: &[u8]) -> io::Result<Handle> {
         Handle::at(dir.as_fd(), &c_name(name)?)
     }
+}
 
+impl Home for Mounted {
     fn unnamed(&self, dir: &File, record: &NameRecord) -> io::Result<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR)?);

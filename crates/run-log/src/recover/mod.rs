@@ -11,13 +11,13 @@ mod tests;
 mod together;
 
 use crate::error::{Result, RunLogError};
-use crate::format::{RawTimes, RecordHead, SKIP};
+use crate::format::{RawTimes, RecordHead, SKIP, SlotKey};
 use crate::look::{FileKind, Identity, Times};
 use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
 use elsewhere::Elsewhere;
-pub use home::{Home, Listed, Mounted};
+pub use home::{Home, Listed, Lookup, Mounted};
 pub use kept::{Kept, Touched, touched};
 pub use place::Tree;
 pub(crate) use place::{For, Place, Trees};
@@ -168,7 +168,7 @@ impl Recovered {
 /// # Errors
 /// A damaged word, or the medium's failure.
 pub fn found(log: &Log) -> Result<Found> {
-    let mut slots: BTreeMap<(u32, u64), Vec<Raw>> = BTreeMap::new();
+    let mut slots: BTreeMap<SlotKey, Vec<Raw>> = BTreeMap::new();
     for lane in log.lanes() {
         let mut at = lane.head().stored()?.value;
         while let Some((head, bytes, behind)) = lane.record(at)? {
@@ -176,13 +176,13 @@ pub fn found(log: &Log) -> Result<Found> {
             if head.slot.get() == SKIP {
                 continue;
             }
-            for (n, key) in head.slots().enumerate().filter(|(_, (index, _))| *index < log.header.slots) {
+            for (n, key) in head.slots().enumerate().filter(|(_, key)| key.index < log.header.slots) {
                 slots.entry(key).or_default().push(Raw { head, bytes: bytes.clone(), left: n > 0 });
             }
         }
     }
     let mut found = Found::default();
-    for ((slot, incarnation), mut records) in slots {
+    for (SlotKey { index: slot, incarnation }, mut records) in slots {
         let named = log.slot(slot).identity()?;
         if named.as_ref().is_some_and(|(now, ..)| *now != incarnation) {
             // The slot was given to another file, which it is only when nothing of this one is live.
@@ -330,10 +330,7 @@ pub fn recover_to(log: &Log, home: &dyn Home) -> Result<Recovered> {
     let mut elsewhere = Elsewhere::new(home, known);
     for file in files {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
-        let outcome = match &file.identity {
-            None => Outcome::Unreachable("the slot that names it is damaged".into()),
-            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot, &|| home.now_ns())?,
-        };
+        let outcome = bring::bring(log, &mut elsewhere, &file, same_boot, &|| home.now_ns())?;
         if !matches!(outcome, Outcome::Unreachable(_)) {
             log.retire(&file)?;
         }

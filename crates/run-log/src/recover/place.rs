@@ -6,7 +6,7 @@
 //! directory hides what is below it. Then its records are dropped; otherwise they stay.
 
 use crate::look::{FileKind, Identity};
-use crate::recover::home::{Home, Mounted, path_of};
+use crate::recover::home::{Lookup, Mounted, path_of};
 use ondol_medium::mountinfo::{self, Entry};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -61,7 +61,7 @@ pub struct Tree {
 /// them.
 #[derive(Debug)]
 pub(crate) struct Trees<'h> {
-    pub(super) home: &'h dyn Home,
+    pub(super) home: &'h dyn Lookup,
     trees: Vec<Tree>,
 }
 
@@ -110,7 +110,7 @@ impl<'h> Trees<'h> {
     }
 
     /// Those of file systems that are known by their `f_fsid`, whatever their devices are by now.
-    pub(super) fn known_as(home: &'h dyn Home, fsids: &BTreeSet<u64>) -> Self {
+    pub(super) fn known_as(home: &'h dyn Lookup, fsids: &BTreeSet<u64>) -> Self {
         Self { home, trees: home.trees(fsids) }
     }
 
@@ -234,7 +234,7 @@ impl<'h> Trees<'h> {
 
 /// Opens a file to be written to that is open for its name only. Who owns a file brings its bytes home also if its mode
 /// says that nobody writes to it any more.
-pub(super) fn to_write(home: &dyn Home, found: &File) -> io::Result<File> {
+pub(super) fn to_write(home: &dyn Lookup, found: &File) -> io::Result<File> {
     let path = path_of(found);
     let refused = match home.reopen(found, true) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => e,

@@ -9,6 +9,15 @@ use ondol_format::{Superblock, bitmap};
 use ondol_journal::{Engine, Extent};
 use std::ops::Range;
 
+/// Consecutive clusters that are asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// So many at most.
+    pub(crate) clusters: u32,
+    /// The file that grows by them, if one goes on growing.
+    pub(crate) stream: Option<Ino>,
+}
+
 /// Reads a group's block bitmap into memory if it is not there.
 pub(super) fn load<'a>(
     blocks: &'a mut Option<Vec<u8>>,
@@ -54,20 +63,18 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes up to `want` consecutive free clusters before the end of `place`, as near behind its beginning as there
-    /// are; those before it are taken, too. The caller has been promised them; `stream` is the file that grows by them,
-    /// if one goes on growing. The run is in blocks.
+    /// Takes free clusters before the end of `place`, as near behind its beginning as there are; those before it are
+    /// taken, too. The caller has been promised them. The run is in blocks.
     pub(crate) fn take_blocks(
         &self,
         sb: &Superblock,
         engine: &dyn Engine,
         place: Range<u64>,
-        want: u32,
-        stream: Option<Ino>,
+        want: Wanted,
     ) -> Result<Extent> {
         let home = sb.group_of_block(place.start).unwrap_or(0);
         // Two rounds: first groups where the whole run may fit, then any group with a free block.
-        for at_least in [want, 1] {
+        for at_least in [want.clusters, 1] {
             for step in 0..self.count() {
                 let g = (home + step) % self.count();
                 let info = self.get(g)?;
@@ -76,7 +83,7 @@ impl Groups {
                     continue;
                 }
                 let goal = if step == 0 { place.start } else { first };
-                if let Some(extent) = self.take_in_group(sb, engine, g, goal..place.end, want, stream)? {
+                if let Some(extent) = self.take_in_group(sb, engine, g, goal..place.end, want)? {
                     return Ok(extent);
                 }
             }
@@ -90,8 +97,7 @@ impl Groups {
         engine: &dyn Engine,
         g: u32,
         place: Range<u64>,
-        want: u32,
-        stream: Option<Ino>,
+        want: Wanted,
     ) -> Result<Option<Extent>> {
         let info = self.get(g)?;
         let range = sb.block_range_of_group(g);
@@ -101,7 +107,8 @@ impl Groups {
         let Busy { blocks, windows, .. } = &mut *busy;
         let map = load(blocks, info, g, sb, engine)?;
         let from = (place.start.saturating_sub(range.start) / ratio) as usize;
-        let Some(run) = windows.choose(map, from, end, want as usize, stream) else { return Ok(None) };
+        let run = windows.choose(map, from, end, want.clusters as usize, want.stream);
+        let Some(run) = run else { return Ok(None) };
         let (start, len) = (run.start, run.len() as u32);
         bitmap::set_range(map, start, len as usize);
         info.free_blocks.fetch_sub(len, SeqCst);

@@ -18,5 +18,5 @@ mod inodes;
 mod trim;
 mod windows;
 
-pub(crate) use blocks::{clusters, per_group};
+pub(crate) use blocks::{Wanted, clusters, per_group};
 pub(crate) use group::{GroupInfo, Groups, Need};

@@ -45,9 +45,9 @@ impl BitmapPass<'_, '_> {
         } else {
             let place = Where::block(desc.block_bitmap);
             let first = self.checker.sb.group_first_block(g);
-            let csum = (desc.block_bitmap_csum, self.checker.sb.clusters_per_group());
-            let numbers = (bits, first, self.checker.sb.cluster_ratio());
-            self.check_map(format!("block bitmap of group {g}"), place, &used, numbers, csum)?;
+            let (step, covered) = (self.checker.sb.cluster_ratio(), self.checker.sb.clusters_per_group());
+            let wanted = Wanted { used: &used, bits, first, step, covered };
+            self.check_map(format!("block bitmap of group {g}"), place, &wanted, desc.block_bitmap_csum)?;
         }
         self.check_count(g, "free blocks", desc.free_blocks, free);
         Ok(())
@@ -68,8 +68,8 @@ impl BitmapPass<'_, '_> {
         if !uninit {
             let place = Where::block(desc.inode_bitmap);
             let first = u64::from(g) * u64::from(bits) + 1;
-            let csum = (desc.inode_bitmap_csum, bits);
-            self.check_map(format!("inode bitmap of group {g}"), place, &used, (bits, first, 1), csum)?;
+            let wanted = Wanted { used: &used, bits, first, step: 1, covered: bits };
+            self.check_map(format!("inode bitmap of group {g}"), place, &wanted, desc.inode_bitmap_csum)?;
         } else if free != bits {
             self.checker.problem(
                 format!("group descriptor {g}"),
@@ -111,16 +111,9 @@ impl BitmapPass<'_, '_> {
         }
     }
 
-    /// A bitmap on the image: checksum, padding, and bit for bit. `bits` are those that mean something, the number
-    /// of the first, and how many numbers a bit stands for.
-    fn check_map(
-        &mut self,
-        structure: String,
-        place: Where,
-        used: &[u8],
-        (bits, first, step): (u32, u64, u32),
-        (stored, covered): (u32, u32),
-    ) -> Result<()> {
+    /// A bitmap on the image: its `stored` checksum, padding, and bit for bit.
+    fn check_map(&mut self, structure: String, place: Where, wanted: &Wanted<'_>, stored: u32) -> Result<()> {
+        let Wanted { used, bits, first, step, covered } = *wanted;
         let Some(block) = place.block else { return Ok(()) };
         let map = self.checker.read(block)?;
         if let Some(seed) = self.checker.sb.csum_seed() {
@@ -141,6 +134,17 @@ impl BitmapPass<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// What a bitmap is to say.
+struct Wanted<'u> {
+    used: &'u [u8],
+    /// Those of its bits that mean something, the number of the first, and how many numbers a bit stands for.
+    bits: u32,
+    first: u64,
+    step: u32,
+    /// Bits under the checksum.
+    covered: u32,
 }
 
 /// Runs of bits that are set in `a` and not in `b`.

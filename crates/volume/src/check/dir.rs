@@ -25,6 +25,15 @@ impl Bounds {
     }
 }
 
+/// What a block of entries is in its directory.
+#[derive(Clone, Copy)]
+pub(super) enum Leaf {
+    /// Block 0 of one without an index: it begins with '.' and '..'.
+    First,
+    Linear,
+    Hashed(Bounds),
+}
+
 /// The names met so far that a further one may repeat.
 pub(super) type Names = HashSet<Vec<u8>>;
 
@@ -59,23 +68,15 @@ impl DirectoryPass<'_, '_> {
             for i in 0..run.len {
                 let block = run.start + u64::from(i);
                 let bytes = self.checker.read(block)?;
-                let first = run.logical == 0 && i == 0;
-                self.check_leaf(at, block, &bytes, first, None, &mut names);
+                let leaf = if run.logical == 0 && i == 0 { Leaf::First } else { Leaf::Linear };
+                self.check_leaf(at, block, &bytes, leaf, &mut names);
             }
         }
         Ok(())
     }
 
-    /// A block of entries; `first` is block 0 of the directory.
-    pub(super) fn check_leaf(
-        &mut self,
-        at: usize,
-        block: u64,
-        bytes: &[u8],
-        first: bool,
-        bounds: Option<Bounds>,
-        names: &mut Names,
-    ) {
+    /// A block of entries.
+    pub(super) fn check_leaf(&mut self, at: usize, block: u64, bytes: &[u8], leaf: Leaf, names: &mut Names) {
         let Dir { ino, generation, .. } = self.checker.dirs[at];
         let place = Where::inode(ino).in_block(block);
         if let Some(seed) = self.checker.sb.inode_seed(ino, generation)
@@ -91,7 +92,7 @@ impl DirectoryPass<'_, '_> {
                 Err(_) => return,
             },
         };
-        self.check_entries(at, place, &view, first, bounds, names);
+        self.check_entries(at, place, &view, leaf, names);
     }
 
     /// The entries of one block or list.
@@ -100,11 +101,10 @@ impl DirectoryPass<'_, '_> {
         at: usize,
         place: Where,
         view: &DirBlock<'_>,
-        first: bool,
-        bounds: Option<Bounds>,
+        leaf: Leaf,
         names: &mut Names,
     ) {
-        let mut count = 0;
+        let (mut count, first) = (0, matches!(leaf, Leaf::First));
         for entry in view.entries() {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -113,7 +113,7 @@ impl DirectoryPass<'_, '_> {
             if first && count < 2 {
                 self.check_dot(at, place, &entry, count == 0, view);
             } else if entry.ino != 0 {
-                self.check_entry(at, place, &entry, bounds, names);
+                self.check_entry(at, place, &entry, leaf, names);
             }
             count += 1;
         }
@@ -142,19 +142,12 @@ impl DirectoryPass<'_, '_> {
         self.checker.found.add_name(entry.ino);
     }
 
-    fn check_entry(
-        &mut self,
-        at: usize,
-        place: Where,
-        entry: &DirEntry<'_>,
-        bounds: Option<Bounds>,
-        names: &mut Names,
-    ) {
+    fn check_entry(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, leaf: Leaf, names: &mut Names) {
         let name = printable(entry.name);
         if !dirent::is_valid_name(entry.name) {
             self.checker.problem("directory entry", place, format!("'{name}' is no name"));
         }
-        if let Some(bounds) = bounds {
+        if let Leaf::Hashed(bounds) = leaf {
             let major = bounds.hash.hash(entry.name).major;
             if !bounds.contain(major) {
                 self.checker.problem("htree", place, format!("'{name}' with hash {major:#x} is in the wrong leaf"));

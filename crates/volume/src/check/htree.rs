@@ -1,10 +1,9 @@
 //! Indexed directories: that every block is reached once, and every name is where it is looked for.
 
-use super::dir::{Bounds, DirectoryPass, Names};
+use super::dir::{Bounds, DirectoryPass, Leaf, Names};
 use super::report::Where;
 use crate::Result;
 use ondol_format::dirent::DirBlock;
-use ondol_format::hash::DxHash;
 use ondol_format::htree::{self, DxBlock, DxEntry};
 use ondol_format::{Compat, Incompat, Place};
 
@@ -12,7 +11,6 @@ use ondol_format::{Compat, Incompat, Place};
 struct Tree {
     /// Which directory, by its place in the list.
     dir: usize,
-    hash: DxHash,
     /// Blocks that the index has named.
     seen: Vec<bool>,
     names: Names,
@@ -48,11 +46,11 @@ impl DirectoryPass<'_, '_> {
         hash.unsigned &= self.checker.sb.has_hash_hint();
         // Bounded by the blocks that the directory really has, whatever its size says.
         let mapped: usize = self.checker.dirs[at].runs.iter().map(|run| run.len as usize).sum();
-        let mut tree = Tree { dir: at, hash, seen: vec![false; blocks.min(mapped)], names: Names::new(), bad: false };
+        let mut tree = Tree { dir: at, seen: vec![false; blocks.min(mapped)], names: Names::new(), bad: false };
         if let Some(root_seen) = tree.seen.first_mut() {
             *root_seen = true;
         }
-        self.check_level(&mut tree, root, info.indirect_levels, place, (0, None))?;
+        self.check_level(&mut tree, root, info.indirect_levels, place, Bounds { hash, from: 0, to: None })?;
         let missed = tree.seen.iter().position(|seen| !seen);
         if let (Some(missed), false) = (missed, tree.bad) {
             self.checker.problem("htree", place, format!("the index does not name block {missed} of the directory"));
@@ -60,14 +58,14 @@ impl DirectoryPass<'_, '_> {
         Ok(())
     }
 
-    /// The entries of an index block, and everything below. `range` is what the block may cover.
+    /// The entries of an index block, and everything below. `bounds` are of what the block may cover.
     fn check_level(
         &mut self,
         tree: &mut Tree,
         dx: DxBlock<'_>,
         levels: u8,
         place: Where,
-        range: (u32, Option<u32>),
+        bounds: Bounds,
     ) -> Result<()> {
         if let Err(e) = dx.check(tree.seen.len() as u32, Place::NONE) {
             tree.bad = true;
@@ -76,28 +74,21 @@ impl DirectoryPass<'_, '_> {
         }
         for i in 0..dx.count() {
             let Some(entry) = dx.entry(i) else { break };
-            let from = if i == 0 { range.0 } else { entry.hash };
-            let to = dx.entry(i + 1).map(|next| next.hash).or(range.1);
-            if from & !1 < range.0 & !1 || range.1.is_some_and(|end| from & !1 > end & !1) {
+            let from = if i == 0 { bounds.from } else { entry.hash };
+            let to = dx.entry(i + 1).map(|next| next.hash).or(bounds.to);
+            if from & !1 < bounds.from & !1 || bounds.to.is_some_and(|end| from & !1 > end & !1) {
                 self.checker.problem(
                     "htree",
                     place,
                     format!("entry {i} with hash {from:#x} does not belong into this block"),
                 );
             }
-            self.check_child(tree, entry, levels, place, (from, to))?;
+            self.check_child(tree, entry, levels, place, Bounds { from, to, ..bounds })?;
         }
         Ok(())
     }
 
-    fn check_child(
-        &mut self,
-        tree: &mut Tree,
-        entry: DxEntry,
-        levels: u8,
-        place: Where,
-        range: (u32, Option<u32>),
-    ) -> Result<()> {
+    fn check_child(&mut self, tree: &mut Tree, entry: DxEntry, levels: u8, place: Where, bounds: Bounds) -> Result<()> {
         let logical = entry.block;
         match tree.seen.get_mut(logical as usize) {
             Some(seen) if !*seen => *seen = true,
@@ -112,16 +103,15 @@ impl DirectoryPass<'_, '_> {
         let place = place.in_block(block);
         if levels == 0 {
             // Only names of one hash that spans two leaves can meet across them.
-            if range.0 & 1 == 0 {
+            if bounds.from & 1 == 0 {
                 tree.names.clear();
             }
-            let bounds = Bounds { hash: tree.hash, from: range.0, to: range.1 };
-            self.check_leaf(tree.dir, block, &bytes, false, Some(bounds), &mut tree.names);
+            self.check_leaf(tree.dir, block, &bytes, Leaf::Hashed(bounds), &mut tree.names);
             return Ok(());
         }
         self.verify_dx(tree.dir, place, &bytes);
         match DxBlock::node(&bytes, self.checker.has_csum(), Place::NONE) {
-            Ok(node) => self.check_level(tree, node, levels - 1, place, range),
+            Ok(node) => self.check_level(tree, node, levels - 1, place, bounds),
             Err(e) => {
                 tree.bad = true;
                 self.checker.broken(place, &e);

@@ -1,6 +1,6 @@
 //! Contents that lie in the inode.
 
-use super::dir::{DirectoryPass, Names};
+use super::dir::{DirectoryPass, Leaf, Names};
 use super::report::Where;
 use super::{Checker, Dir};
 use crate::inline::{self, IN_BLOCK};
@@ -22,7 +22,7 @@ impl DirectoryPass<'_, '_> {
         let (first, second) = stored.split_at(IN_BLOCK.min(stored.len()));
         for list in [first.get(4..).unwrap_or_default(), second] {
             match DirBlock::new(list, false, Place::NONE) {
-                Ok(view) => self.check_entries(at, place, &view, false, None, &mut names),
+                Ok(view) => self.check_entries(at, place, &view, Leaf::Linear, &mut names),
                 Err(e) => self.checker.broken(place, &e),
             }
         }

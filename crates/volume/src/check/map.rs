@@ -93,7 +93,7 @@ impl Walk {
             return Ok(());
         }
         if inode.has_extents() {
-            return self.extent_node(checker, &inode.i_block, None, (None, u64::from(extent::MAX_LOGICAL)), None);
+            return self.extent_node(checker, &inode.i_block, None, None, u64::from(extent::MAX_LOGICAL));
         }
         let entries = checker.block_size() as u64 / 4;
         for i in 0..12 {
@@ -167,15 +167,16 @@ impl Walk {
         }
     }
 
-    /// One node of an extent tree. `range` is what its entries may cover: the index above it demands where it begins.
+    /// One node of an extent tree. The index above it demands where its entries begin, and they may reach to `end`.
     fn extent_node(
         &mut self,
         checker: &mut Checker<'_>,
         bytes: &[u8],
         depth: Option<u16>,
-        range: (Option<u32>, u64),
-        block: Option<u64>,
+        above: Option<&extent::Index>,
+        end: u64,
     ) -> Result<()> {
+        let block = above.map(|index| index.leaf);
         let node = match Node::parse(bytes, depth, Place::NONE) {
             Ok(node) => node,
             Err(e) => {
@@ -183,7 +184,7 @@ impl Walk {
                 return Ok(());
             }
         };
-        match (range.0, node.logical(0)) {
+        match (above.map(|index| index.logical), node.logical(0)) {
             (Some(_), None) => self.bad_map(checker, block, "a node below the root without entries".into()),
             (Some(want), Some(first)) if want != first => {
                 self.bad_map(checker, block, format!("a node begins at logical block {first}, its index at {want}"));
@@ -191,15 +192,15 @@ impl Walk {
             _ => {}
         }
         if node.is_leaf() {
-            node.extents().for_each(|extent| self.extent(checker, &extent, range.1, block));
+            node.extents().for_each(|extent| self.extent(checker, &extent, end, block));
             return Ok(());
         }
         for i in 0..node.len() {
             let Some(index) = node.index(i) else { break };
-            let end = node.logical(i + 1).map_or(range.1, u64::from);
-            if u64::from(index.logical) >= range.1 {
+            if u64::from(index.logical) >= end {
                 self.bad_map(checker, block, format!("index {i} begins behind the end of its node"));
             }
+            let end = node.logical(i + 1).map_or(end, u64::from);
             self.extent_child(checker, index, node.depth(), end)?;
         }
         Ok(())
@@ -216,7 +217,7 @@ impl Walk {
         {
             checker.broken(Where::inode(self.ino).in_block(index.leaf), &e);
         }
-        self.extent_node(checker, &bytes, depth.checked_sub(1), (Some(index.logical), end), Some(index.leaf))
+        self.extent_node(checker, &bytes, depth.checked_sub(1), Some(&index), end)
     }
 
     fn extent(&mut self, checker: &mut Checker<'_>, extent: &Extent, end: u64, block: Option<u64>) {

@@ -3,8 +3,8 @@
 use super::{FIRST_BLOCK, Needs, new_block, type_code};
 use crate::op::{Op, View};
 use crate::xattr::{self, Inherited};
-use crate::{Caller, Error, Ino, Result, Volume, file, kind};
-use ondol_format::dirent::DirBlockMut;
+use crate::{Caller, Device, Error, Ino, Result, Volume, file, kind};
+use ondol_format::dirent::{DirBlockMut, Dots};
 use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
 use ondol_format::{Incompat, Place, RoCompat};
 
@@ -18,8 +18,8 @@ pub(crate) struct NewInode<'a> {
     pub(crate) file_type: FileType,
     /// Permission bits (0o7777) as asked for.
     pub(crate) perm: u16,
-    /// Device number of a device file: major and minor.
-    pub(crate) device: (u32, u32),
+    /// Device number of a device file.
+    pub(crate) device: Device,
     /// Target of a symlink.
     pub(crate) target: &'a [u8],
     /// Its owner.
@@ -52,7 +52,7 @@ impl NewInode<'_> {
     /// # Errors
     /// `NoSpace` when inherited ACLs fit nowhere; corruption.
     pub(super) fn plan(&self, view: &mut dyn View, parent: Ino) -> Result<(Inherited, Needs)> {
-        let inherited = xattr::inherit(view, parent, self.file_type, (self.perm, self.caller))?;
+        let inherited = xattr::inherit(view, parent, self.file_type, self.perm, self.caller)?;
         let acls = inherited.needs(view)?;
         let mut needs = Needs { journal: INODE_COST + acls.journal, blocks: acls.blocks };
         if self.file_type == FileType::Directory || self.target.len() > FAST_SYMLINK_MAX {
@@ -88,7 +88,7 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>, inherited: 
         FileType::Regular => init_file(op, ino)?,
         FileType::Directory => init_dir(op, ino, parent)?,
         FileType::Symlink => init_symlink(op, ino, new.target)?,
-        FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device.0, new.device.1),
+        FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device),
         FileType::Fifo | FileType::Socket => {}
     }
     inherited.apply(op, ino)?;
@@ -132,7 +132,7 @@ pub(crate) fn init_dir(op: &mut Op<'_>, ino: Ino, parent: Ino) -> Result<()> {
     let sb = &op.vol().shared.sb;
     let mut bytes = vec![0; sb.block_size() as usize];
     let (filetype, csum) = (sb.has_incompat(Incompat::FILETYPE), sb.features().has_metadata_csum());
-    DirBlockMut::init_dot_dotdot(&mut bytes, ino, parent, filetype, csum, Place::inode(ino));
+    DirBlockMut::init_dot_dotdot(&mut bytes, Dots { ino, parent, filetype }, csum, Place::inode(ino));
     new_block(op, ino, kind::dir_leaf(ino, generation), &bytes).map(|_| ())
 }
 

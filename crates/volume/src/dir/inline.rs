@@ -16,8 +16,7 @@ use super::{Dir, NewEntry, bad, insert, search, valid_ino};
 use crate::inline::{self, IN_BLOCK, is_inline};
 use crate::op::{Op, Reader};
 use crate::{Ino, Result};
-use ondol_format::dirent::{DirBlock, DirBlockMut, Edit, TAIL, rec_len_for};
-use ondol_format::inode::FileType;
+use ondol_format::dirent::{DirBlock, DirBlockMut, Dots, Edit, TAIL, rec_len_for};
 use ondol_format::{Incompat, Inode};
 use std::ops::Range;
 
@@ -154,10 +153,9 @@ pub(super) fn unfold(op: &mut Op<'_>, dir: &Dir) -> Result<()> {
     let parent = dir.inline_parent(op)?;
     let stored = inline::stored(dir.ino, &dir.inode)?;
     let mut bytes = vec![0; sb.block_size() as usize];
-    let kind = if sb.has_incompat(Incompat::FILETYPE) { FileType::Directory.dirent_code() } else { 0 };
+    let dots = Dots { ino: dir.ino, parent, filetype: sb.has_incompat(Incompat::FILETYPE) };
     let areas = lists(stored.len()).map(|range| &stored[range]);
-    DirBlockMut::init_unfolded(&mut bytes, (dir.ino, parent, kind), &areas, dir.csum, dir.place(HERE))
-        .map_err(|e| bad(HERE, &e))?;
+    DirBlockMut::init_unfolded(&mut bytes, dots, &areas, dir.csum, dir.place(HERE)).map_err(|e| bad(HERE, &e))?;
     let inode = op.inode_mut(dir.ino)?;
     inline::take(dir.ino, inode)?;
     inode.size = 0;

@@ -5,7 +5,7 @@ use super::{Dir, NewEntry, Slot, bad, inline, new_block};
 use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result};
 use ondol_format::Incompat;
-use ondol_format::dirent::{DirBlock, DirBlockMut, rec_len_for};
+use ondol_format::dirent::{DirBlock, DirBlockMut, Dots, rec_len_for};
 use ondol_format::htree::{DxBlockMut, RootInfo};
 use ondol_format::inode::InodeFlags;
 
@@ -22,7 +22,7 @@ pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -
         op.inode_mut(ino)?.flags.remove(InodeFlags::INDEX);
     }
     match slot {
-        Slot::Leaf { block, gap } => put(op, &dir, (block, gap), new),
+        Slot::Leaf { block, gap } => put(op, &dir, block, gap, new),
         Slot::Append => append(op, &dir, new),
         Slot::Convert => convert(op, &dir, new),
         Slot::Split(path) => htree::insert_split(op, &dir, *path, new),
@@ -33,7 +33,7 @@ pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -
 }
 
 /// Into a block with room, at `gap` or, without one, once its entries are packed and perhaps moved.
-fn put(op: &mut Op<'_>, dir: &Dir, (block, gap): (u64, Option<usize>), new: NewEntry<'_>) -> Result<()> {
+fn put(op: &mut Op<'_>, dir: &Dir, block: u64, gap: Option<usize>, new: NewEntry<'_>) -> Result<()> {
     let old = op.block(block, dir.leaf_kind())?;
     let leaf = dir.leaf(&old, block)?;
     if let Some(gap) = gap {
@@ -86,9 +86,9 @@ fn convert(op: &mut Op<'_>, dir: &Dir, new: NewEntry<'_>) -> Result<()> {
     let (logical, _) = new_block(op, dir.ino, dir.leaf_kind(), &bytes)?;
     let mut root = vec![0; old.len()];
     let hash_version = dir.hasher(op.vol(), None).version;
-    let filetype = op.vol().shared.sb.has_incompat(Incompat::FILETYPE);
+    let dots = Dots { ino: dir.ino, parent, filetype: op.vol().shared.sb.has_incompat(Incompat::FILETYPE) };
     let info = RootInfo { hash_version, indirect_levels: 0 };
-    DxBlockMut::init_root(&mut root, (dir.ino, parent), info, logical, (filetype, dir.csum));
+    DxBlockMut::init_root(&mut root, dots, info, logical, dir.csum);
     let handle = op.handle()?;
     handle.fresh(first, dir.root_kind())?;
     handle.write(first, dir.root_kind(), 0, &root)?;

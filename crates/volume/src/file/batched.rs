@@ -218,7 +218,7 @@ impl FileRanges<'_> {
                 let mut bytes = self.units_with(&guard, batch, at..end, &mut buf)?;
                 while !bytes.is_empty() {
                     let held = there.take().ok_or(Error::NotFound)?;
-                    let (n, held) = self.vol.files().write_step(held, (at, bytes), Times::Stamp)?;
+                    let (n, held) = self.vol.files().write_step(held, at, bytes, Times::Stamp)?;
                     (at, bytes, there) = (at + n as u64, &bytes[n..], Some(held));
                 }
             }
@@ -230,7 +230,8 @@ impl FileRanges<'_> {
         let end = runs.last().map(|(_, end)| *end).filter(|_| size == old && cut.is_empty());
         let end = end.map_or_else(|| units(size.max(old)), Ok)?;
         let guards = there.into_iter().chain([guard]).collect();
-        self.exchange_resized(guards, (other, batch.ino()), first..end, size, cut)
+        let sides = [self.side(other, first), self.side(batch.ino(), first)];
+        self.exchange_resized(guards, sides, end, size, cut)
     }
 
     /// Some bytes from `from` on, as they are with the batch: those of one part, if these are many, or others in `buf`.

@@ -4,6 +4,7 @@
 use super::{Mapped, tree};
 use crate::op::Op;
 use crate::{Error, Ino, Result};
+use ondol_format::extent::Extent;
 use ondol_journal::{Extent as Blocks, Kind};
 use std::ops::Range;
 
@@ -39,11 +40,13 @@ fn around(at: u64, ratio: u64) -> Range<u64> {
     first..first + ratio
 }
 
-/// Blocks for the hole at `at`, of which `want` are asked for: in the cluster where it lies already, or in new ones.
+/// Up to as many blocks as are asked for, for the hole where `new` lies: in the cluster where that lies already, or in
+/// new ones, near to `new.start`.
 ///
 /// # Errors
 /// `NoSpace` beyond the promise; corruption.
-pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64, grows: bool) -> Result<Blocks> {
+pub(super) fn take(op: &mut Op<'_>, ino: Ino, new: Extent, grows: bool) -> Result<Blocks> {
+    let Extent { logical: at, start: goal, len: mut want, .. } = new;
     let ratio = op.vol().shared.sb.cluster_ratio();
     if ratio == 1 {
         let got = if grows { op.alloc_stream(ino, goal, want)? } else { op.alloc_blocks(goal, want)? };
@@ -54,7 +57,6 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64,
     if let Some(cluster) = mapped_in(op, ino, around(at.into(), wide), 0..0)? {
         return Ok(Blocks { start: cluster + u64::from(skip), len: want.min(ratio - skip) });
     }
-    let mut want = want;
     let end = u64::from(at) + u64::from(want);
     if end % wide != 0 && end - end % wide > u64::from(at) && mapped_in(op, ino, around(end, wide), 0..0)?.is_some() {
         // The last blocks have a cluster already.
@@ -65,20 +67,20 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64,
     Ok(Blocks { start: got.start + u64::from(skip), len: want.min(got.len - skip) })
 }
 
-/// Frees the clusters of which nothing is mapped but some of the logical blocks `from..to`, which are mapped to
-/// consecutive blocks from `start` on. What the journal knows of blocks in clusters that stay is not forgotten: the
-/// same file, the same kind of data will be written there again, and the log is replayed in order. Before a commit that
-/// shows in the file as it was: docs/crash-contract.md.
+/// Frees the clusters of which nothing is mapped but some blocks of `gone`. What the journal knows of blocks in
+/// clusters that stay is not forgotten: the same file, the same kind of data will be written there again, and the log
+/// is replayed in order. Before a commit that shows in the file as it was: docs/crash-contract.md.
 ///
 /// # Errors
 /// Corruption.
-pub(super) fn give_back(op: &mut Op<'_>, ino: Ino, (from, to): (u32, u32), start: u64, kind: Kind) -> Result<()> {
+pub(super) fn give_back(op: &mut Op<'_>, ino: Ino, gone: Extent, kind: Kind) -> Result<()> {
+    let Extent { logical: from, start, len, .. } = gone;
     let wide = u64::from(op.vol().shared.sb.cluster_ratio());
     if wide == 1 {
-        op.free_blocks(Blocks { start, len: to - from }, kind)?;
-        return tree::remove_blocks(op, ino, u64::from(to - from));
+        op.free_blocks(Blocks { start, len }, kind)?;
+        return tree::remove_blocks(op, ino, len.into());
     }
-    let own = u64::from(from)..u64::from(to);
+    let own = u64::from(from)..gone.end();
     if start % wide != own.start % wide {
         let what = format!("logical block {from} does not lie in its place in a cluster");
         return Err(Error::corrupt(format!("mapping of inode {ino}"), start, what));

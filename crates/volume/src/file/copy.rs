@@ -7,7 +7,7 @@ use crate::attr::{do_setattr, plan_setattr};
 use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard, NodeState};
 use crate::op::Op;
-use crate::{Error, Fallocate, FileRanges, Ino, Result, SetAttr};
+use crate::{CopyRange, Error, Fallocate, FileRanges, Ino, Result, SetAttr};
 use ondol_env::sync::{Arc, OwnedReadGuard};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
@@ -19,36 +19,18 @@ pub const MOST_BYTES: u64 = 64 << 20;
 /// Runs of data and of holes that one call copies at most.
 pub const MOST_RUNS: u32 = 1024;
 
-/// From where to where.
-#[derive(Clone, Copy)]
-struct Range {
-    from: u64,
-    to: u64,
-    len: u64,
-}
-
 impl FileRanges<'_> {
-    /// Copies up to `len` bytes at `from_offset` of file `from` to `to_offset` of file `to`, as copy_file_range(2)
-    /// does, and returns how many: fewer at the end of `from`, none behind it, and fewer than there are when that is
-    /// much or when a later step fails. Holes stay holes. With `kill_suid`, `to` first loses what a write by an
-    /// unprivileged user takes from it.
+    /// Copies bytes of file `from` to file `to`, as copy_file_range(2) does, and returns how many: fewer at the end of
+    /// `from`, none behind it, and fewer than there are when that is much or when a later step fails. Holes stay holes.
+    /// With `kill_suid`, `to` first loses what a write by an unprivileged user takes from it.
     ///
     /// A sequence of operations: after each, `to` has a beginning of what is copied.
     ///
     /// # Errors
     /// `Invalid` when the ranges overlap in one file; as [`crate::FileIo::read`] and [`crate::FileIo::write`] when
     /// nothing was copied.
-    pub fn copy_range(
-        self,
-        from: Ino,
-        from_offset: u64,
-        to: Ino,
-        to_offset: u64,
-        len: u64,
-        kill_suid: bool,
-    ) -> Result<u64> {
+    pub fn copy_range(self, from: Ino, to: Ino, range: CopyRange, kill_suid: bool) -> Result<u64> {
         let (source, target) = (self.vol.node(from)?, self.vol.node(to)?);
-        let range = Range { from: from_offset, to: to_offset, len };
         let (copied, stale) = self.copy_locked(&source, &target, range, kill_suid).map_err(|e| self.vol.noted(e))?;
         self.vol.xattrs().bury_values();
         if stale {
@@ -62,7 +44,7 @@ impl FileRanges<'_> {
     }
 
     /// The number of bytes, and whether the source's access time is to be renewed.
-    fn copy_locked(self, source: &Node, target: &Arc<Node>, range: Range, kill_suid: bool) -> Result<(u64, bool)> {
+    fn copy_locked(self, source: &Node, target: &Arc<Node>, range: CopyRange, kill_suid: bool) -> Result<(u64, bool)> {
         let before = if source.ino < target.ino { Some(source.read()?) } else { None };
         let mut guard = target.write()?;
         let locked = if source.ino > target.ino { Some(source.read()?) } else { before };
@@ -83,9 +65,9 @@ impl FileRanges<'_> {
         source: &Option<OwnedReadGuard<NodeState>>,
         target: &NodeGuard,
         from: Ino,
-        range: Range,
-    ) -> Result<Range> {
-        let Range { from: start, to, len } = range;
+        range: CopyRange,
+    ) -> Result<CopyRange> {
+        let CopyRange { from: start, to, len } = range;
         let inode = inode_of(source, target);
         check_regular(from, inode)?;
         // Whether an append-only file may be written to anywhere was asked when it was opened.
@@ -96,7 +78,7 @@ impl FileRanges<'_> {
         }
         let len = len.min(inode.size.saturating_sub(start));
         if len == 0 {
-            return Ok(Range { len, ..range });
+            return Ok(CopyRange { len, ..range });
         }
         let room = max_size(self.vol, &target.state.inode)
             .checked_sub(to)
@@ -106,7 +88,7 @@ impl FileRanges<'_> {
         if from == target.node.ino && start < to + len && to < start + len {
             return Err(Error::Invalid("a range that is copied over itself"));
         }
-        Ok(Range { len, ..range })
+        Ok(CopyRange { len, ..range })
     }
 
     fn copy_runs(
@@ -114,22 +96,22 @@ impl FileRanges<'_> {
         source: &Option<OwnedReadGuard<NodeState>>,
         mut guard: NodeGuard,
         from: Ino,
-        range: Range,
+        range: CopyRange,
     ) -> Result<u64> {
         let (mut done, mut stored, mut buf) = (0, 0, Vec::new());
         for _ in 0..MOST_RUNS {
             if done >= range.len || stored >= MOST_BYTES {
                 break;
             }
-            let rest = Range { from: range.from + done, to: range.to + done, len: range.len - done };
+            let rest = CopyRange { from: range.from + done, to: range.to + done, len: range.len - done };
             let inode = inode_of(source, &guard);
             let step = self.next_run(from, inode, rest).and_then(|(is_data, len)| {
                 if !is_data {
-                    return self.copy_hole(guard, Range { len, ..rest }).map(|guard| (len, guard));
+                    return self.copy_hole(guard, CopyRange { len, ..rest }).map(|guard| (len, guard));
                 }
                 buf.resize(len as usize, 0);
                 self.vol.files().read_at(from, inode_of(source, &guard), rest.from, &mut buf)?;
-                let (n, guard) = self.vol.files().write_step(guard, (rest.to, &buf), Times::Stamp)?;
+                let (n, guard) = self.vol.files().write_step(guard, rest.to, &buf, Times::Stamp)?;
                 stored += n as u64;
                 Ok((n as u64, guard))
             });
@@ -148,7 +130,7 @@ impl FileRanges<'_> {
 
     /// Whether the range begins with stored bytes, and how many bytes of it are alike: no more stored ones than a write
     /// takes.
-    fn next_run(self, ino: Ino, inode: &Inode, range: Range) -> Result<(bool, u64)> {
+    fn next_run(self, ino: Ino, inode: &Inode, range: CopyRange) -> Result<(bool, u64)> {
         let block_size = u64::from(self.vol.shared.sb.block_size());
         let most = range.len.min(self.vol.files().atomic_bytes());
         if is_inline(inode) {
@@ -171,7 +153,7 @@ impl FileRanges<'_> {
     }
 
     /// Makes a hole of a range, which may reach behind the end of the file.
-    fn copy_hole(self, mut guard: NodeGuard, range: Range) -> Result<NodeGuard> {
+    fn copy_hole(self, mut guard: NodeGuard, range: CopyRange) -> Result<NodeGuard> {
         let (size, end) = (guard.state.inode.size, range.to + range.len);
         if range.to < size {
             guard = self.vol.files().unfold_locked(guard)?;

@@ -69,10 +69,10 @@ pub(super) fn put<'v>(op: &mut Op<'v>, target: Target, offset: usize, bytes: Byt
         }
         (Placement::InPlace, Before::Unwritten) => {
             let stage = |op: &mut Op<'v>, block, bytes: &[u8]| op.stage(block, bytes).map(|()| true);
-            return write_whole(op, (start, blocks), offset, bytes.now(), stage).map(drop);
+            return write_whole(op, Extent { start, len: blocks }, offset, bytes.now(), stage).map(drop);
         }
         (Placement::InPlace, Before::New) => {
-            if write_whole(op, (start, blocks), offset, bytes.now(), Op::write_new)? {
+            if write_whole(op, Extent { start, len: blocks }, offset, bytes.now(), Op::write_new)? {
                 return Ok(());
             }
             // Nothing was reserved for it in the log, where there is always room for more.
@@ -87,27 +87,21 @@ pub(super) fn put<'v>(op: &mut Op<'v>, target: Target, offset: usize, bytes: Byt
     Ok(())
 }
 
-/// Puts `bytes`, which are no part of a planned write, at byte `offset` of one block of the file.
+/// Where so many bytes go that are no part of a planned write, and are for one block of the file.
 ///
 /// # Errors
-/// As [`put`].
-pub(super) fn put_block<'v>(
-    op: &mut Op<'v>,
-    ino: Ino,
-    (block, before): (u64, Before),
-    offset: usize,
-    bytes: Bytes<'v, '_>,
-) -> Result<()> {
+/// `NotFound` for an inode that is none of the operation's.
+pub(super) fn target(op: &mut Op<'_>, ino: Ino, block: u64, before: Before, bytes: usize) -> Result<Target> {
     let journaled = journaled(op.vol(), ino, op.inode(ino)?);
-    let run = run(op.vol(), journaled, Extent { start: block, len: 1 }, before, bytes.now().len());
+    let run = run(op.vol(), journaled, Extent { start: block, len: 1 }, before, bytes);
     let (to, _) = op.place(&run);
-    put(op, Target { start: block, blocks: 1, before: run.before, to }, offset, bytes)
+    Ok(Target { start: block, blocks: 1, before: run.before, to })
 }
 
 /// Has `put` write what [`put`] says, in whole blocks; until it says that it cannot.
 fn write_whole<'v>(
     op: &mut Op<'v>,
-    (start, blocks): (u64, u32),
+    Extent { start, len: blocks }: Extent,
     offset: usize,
     bytes: &[u8],
     put: impl Fn(&mut Op<'v>, u64, &[u8]) -> Result<bool>,
@@ -146,7 +140,8 @@ pub(super) fn zero(op: &mut Op<'_>, ino: Ino, block: u64, from: usize, to: usize
     if from == to {
         return Ok(());
     }
-    put_block(op, ino, (block, Before::Stored), from, Bytes::Passing(&vec![0; to - from]))
+    let target = target(op, ino, block, Before::Stored, to - from)?;
+    put(op, target, from, Bytes::Passing(&vec![0; to - from]))
 }
 
 /// `bytes` at byte `offset` of block `start`, block by block.

@@ -24,7 +24,7 @@ const BOUND: InodeFlags = InodeFlags::ENCRYPT.union(InodeFlags::VERITY).union(In
 
 /// One of the two ranges.
 #[derive(Clone, Copy)]
-struct Side {
+pub(super) struct Side {
     ino: Ino,
     /// Its first byte, and its first logical block.
     offset: u64,
@@ -59,26 +59,16 @@ impl<'v> FileRanges<'v> {
     /// encrypted one, or one under fs-verity; `FileTooBig`; `NoSpace` for nodes of the trees; `TooBig` for more extents
     /// than one operation changes; `ReadOnly`; corruption, or the journal's or store's failure. Nothing has changed
     /// then, unless the journal fails while the exchange is made durable.
-    pub fn exchange(self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
-        let done = self.exchange_locked(a, b, how).map_err(|e| self.vol.noted(e));
+    pub fn exchange(self, a: Ino, a_offset: u64, b: Ino, b_offset: u64, how: &Exchange) -> Result<()> {
+        let sides = [self.side(a, a_offset), self.side(b, b_offset)];
+        let done = self.exchange_locked(sides, how).map_err(|e| self.vol.noted(e));
         self.vol.xattrs().bury_values();
         done
     }
 
-    fn exchange_locked(self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
-        let guards = in_order(self.vol, &[a.0, b.0])?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
-        self.exchange_held(guards, a, b, how)
-    }
-
-    /// As [`FileRanges::exchange`], of inodes that are locked.
-    pub(super) fn exchange_held(
-        self,
-        guards: Vec<NodeGuard>,
-        a: (Ino, u64),
-        b: (Ino, u64),
-        how: &Exchange,
-    ) -> Result<()> {
-        let sides = [self.side(a), self.side(b)];
+    fn exchange_locked(self, sides: [Side; 2], how: &Exchange) -> Result<()> {
+        let guards = in_order(self.vol, &sides.map(|side| side.ino))?;
+        let guards = guards.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
         let agreed = self.agree(&guards, sides, how)?;
         if agreed.blocks == 0 {
             return Ok(());
@@ -90,32 +80,32 @@ impl<'v> FileRanges<'v> {
         self.exchange_step(guards, sides, &agreed, how).map(drop)
     }
 
-    /// Gives file `to` what is written in these bytes of file `from`, both locked, and its new size. Between the
-    /// bytes of `cut` it gets whatever is there, holes too. `from` gets what that was in the place of, and the old
-    /// size. All that is told here in bytes is in units of allocation, but for the size.
+    /// Gives the second file what is written in the first one up to byte `end`, both locked, and its new size. Between
+    /// the bytes of `cut` it gets whatever is there, holes too. The first gets what that was in the place of, and the
+    /// old size. All that is told here in bytes is in units of allocation, but for the size.
     pub(super) fn exchange_resized(
         self,
         guards: Vec<NodeGuard>,
-        (from, to): (Ino, Ino),
-        Range { start: first, end }: Range<u64>,
+        sides: [Side; 2],
+        end: u64,
         size: u64,
         cut: Range<u64>,
     ) -> Result<()> {
         let guards =
             guards.into_iter().map(|guard| self.vol.files().unfold_locked(guard)).collect::<Result<Vec<_>>>()?;
-        let sides = [self.side((from, first)), self.side((to, first))];
-        let old = inode_of(&guards, to)?.size;
+        let old = inode_of(&guards, sides[1].ino)?.size;
         let block_size = u64::from(self.vol.shared.sb.block_size());
         // Its last unit of allocation may go beyond what a file can have.
         let most = u64::from(MAX_LOGICAL - sides[0].first);
-        let blocks = |bytes: u64| (bytes.saturating_sub(first) / block_size).min(most) as u32;
+        let blocks = |bytes: u64| (bytes.saturating_sub(sides[0].offset) / block_size).min(most) as u32;
         let cut = blocks(cut.start)..blocks(cut.end);
         let agreed = Agreed { blocks: blocks(end), sizes: Some([old, size]), cut };
         let how = Exchange { written_only: true, ..Exchange::default() };
         self.exchange_step(guards, sides, &agreed, &how).map(drop)
     }
 
-    fn side(self, (ino, offset): (Ino, u64)) -> Side {
+    /// The range of a file from byte `offset` on.
+    pub(super) fn side(self, ino: Ino, offset: u64) -> Side {
         let first = offset / u64::from(self.vol.shared.sb.block_size());
         Side { ino, offset, first: u32::try_from(first).unwrap_or(MAX_LOGICAL) }
     }
@@ -211,8 +201,8 @@ impl<'v> FileRanges<'v> {
             let (from_a, from_b) = (of(a), of(b));
             let taken_a = tree::detach(&mut op, a.ino, from_a.0, from_a.1)?;
             let taken_b = tree::detach(&mut op, b.ino, from_b.0, from_b.1)?;
-            hand_over(&mut op, taken_a, (a.ino, from_a.0), (b.ino, from_b.0))?;
-            hand_over(&mut op, taken_b, (b.ino, from_b.0), (a.ino, from_a.0))?;
+            hand_over(&mut op, taken_a, a, b)?;
+            hand_over(&mut op, taken_b, b, a)?;
         }
         for (i, side) in sides.into_iter().enumerate() {
             tree::settle(&mut op, side.ino)?;
@@ -363,13 +353,14 @@ pub(super) fn check_exchangeable(ino: Ino, inode: &Inode) -> Result<()> {
     if is_inline(inode) { Ok(()) } else { mapping::require_extents(inode) }
 }
 
-/// Gives extents from logical block `old` on to another file, from `new` on, and the clusters that they lie in.
-fn hand_over(op: &mut Op<'_>, extents: Vec<Extent>, (from, old): (Ino, u32), (to, new): (Ino, u32)) -> Result<()> {
+/// Gives extents of one side to the other, and the clusters that they lie in.
+fn hand_over(op: &mut Op<'_>, extents: Vec<Extent>, from: Side, to: Side) -> Result<()> {
     let ratio = op.vol().shared.sb.cluster_ratio();
     let clusters = clusters_of(&extents, ratio);
-    tree::remove_blocks(op, from, clusters)?;
-    tree::add_blocks(op, to, clusters)?;
-    tree::attach(op, to, extents.into_iter().map(|e| Extent { logical: e.logical - old + new, ..e }))
+    tree::remove_blocks(op, from.ino, clusters)?;
+    tree::add_blocks(op, to.ino, clusters)?;
+    let moved = |e: Extent| Extent { logical: e.logical - from.first + to.first, ..e };
+    tree::attach(op, to.ino, extents.into_iter().map(moved))
 }
 
 /// How many clusters extents lie in, which are in order: several may share one.

@@ -81,7 +81,8 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let got = mapping::fill_hole(op, ino, 0, 1, false)?;
-    data::put_block(op, ino, (got.start, Before::New), 0, Bytes::Passing(&contents))
+    let target = data::target(op, ino, got.start, Before::New, contents.len())?;
+    data::put(op, target, 0, Bytes::Passing(&contents))
 }
 
 /// What [`unfold`] takes: the inode, and if it holds anything, a block for that.

@@ -33,13 +33,14 @@ pub(crate) struct Survey {
 
 /// Looks at `blocks` blocks from `first` on.
 pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u32, blocks: u32) -> Result<Survey> {
-    survey_runs(reader, (ino, inode), first..first.saturating_add(blocks), &mut |_, _| ())
+    survey_runs(reader, ino, inode, first..first.saturating_add(blocks), &mut |_, _| ())
 }
 
 /// Looks at a range of blocks, and shows each of its runs.
 fn survey_runs(
     reader: &mut dyn Reader,
-    (ino, inode): (Ino, &Inode),
+    ino: Ino,
+    inode: &Inode,
     Range { start: first, end }: Range<u32>,
     show: &mut dyn FnMut(&mut dyn Reader, Run),
 ) -> Result<Survey> {
@@ -211,7 +212,7 @@ fn plan_blocks(reader: &mut dyn Reader, write: &Write<'_>, more: u64) -> Result<
     let (parts, logged, new, delayed) = (Parts::new(), 0, 0, 0);
     let mut placing = Placing { parts, journaled, only_bytes, offset, end, logged, new, delayed };
     let mut place = |reader: &mut dyn Reader, run: Run| placing.add(reader, run);
-    let mut seen = survey_runs(reader, (ino, inode), first..first.saturating_add(blocks), &mut place)?;
+    let mut seen = survey_runs(reader, ino, inode, first..first.saturating_add(blocks), &mut place)?;
     (seen.holes, seen.clusters) = (seen.holes + more, seen.clusters + more);
     let vol = reader.volume();
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.

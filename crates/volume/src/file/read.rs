@@ -93,7 +93,7 @@ impl FileIo<'_> {
     ) -> Result<usize> {
         let Some(left) = inode.size.checked_sub(offset) else { return Ok(0) };
         let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        self.each_stored(ino, inode, (offset, n as u64), |done, len, stored| {
+        self.each_stored(ino, inode, offset, n as u64, |done, len, stored| {
             let part = &mut buf[done as usize..(done + len) as usize];
             match stored {
                 Stored::Inline(bytes) => part.copy_from_slice(bytes),
@@ -114,7 +114,8 @@ impl FileIo<'_> {
         self,
         ino: Ino,
         inode: &Inode,
-        (offset, len): (u64, u64),
+        offset: u64,
+        len: u64,
         mut each: impl FnMut(u64, u64, Stored<'_>) -> Result<()>,
     ) -> Result<()> {
         let block_size = u64::from(self.vol.shared.sb.block_size());

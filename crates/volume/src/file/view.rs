@@ -14,7 +14,7 @@ impl FileIo<'_> {
     /// # Errors
     /// As [`FileIo::read`].
     pub fn view(self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Piece>> {
-        self.view_with(ino, (offset, len), true, |pieces| pieces)
+        self.view_with(ino, offset, len, true, |pieces| pieces)
     }
 
     /// As [`FileIo::view`], of any length, for `take` alone. What it does nobody changes the file meanwhile, so it must
@@ -22,14 +22,22 @@ impl FileIo<'_> {
     ///
     /// # Errors
     /// As [`FileIo::read`].
-    pub fn view_held<T>(self, ino: Ino, (offset, len): (u64, u64), take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
-        self.view_with(ino, (offset, len), false, take)
+    pub fn view_held<T>(self, ino: Ino, offset: u64, len: u64, take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
+        self.view_with(ino, offset, len, false, take)
     }
 
-    fn view_with<T>(self, ino: Ino, range: (u64, u64), bounded: bool, take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
+    fn view_with<T>(
+        self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        bounded: bool,
+        take: impl FnOnce(Vec<Piece>) -> T,
+    ) -> Result<T> {
         let node = self.vol.node(ino)?;
         let state = node.read()?;
-        let pieces = check_regular(ino, &state.inode).and_then(|()| self.pieces(ino, &state.inode, range, bounded));
+        let pieces =
+            check_regular(ino, &state.inode).and_then(|()| self.pieces(ino, &state.inode, offset, len, bounded));
         let pieces = pieces.map_err(|e| self.vol.noted(e))?;
         let is_stale = !pieces.is_empty() && self.atime_is_stale(&state.inode);
         let taken = take(pieces);
@@ -40,10 +48,10 @@ impl FileIo<'_> {
         Ok(taken)
     }
 
-    fn pieces(self, ino: Ino, inode: &Inode, (offset, len): (u64, u64), bounded: bool) -> Result<Vec<Piece>> {
+    fn pieces(self, ino: Ino, inode: &Inode, offset: u64, len: u64, bounded: bool) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         let left = inode.size.saturating_sub(offset).min(len);
-        self.each_stored(ino, inode, (offset, left), |_, len, stored| {
+        self.each_stored(ino, inode, offset, left, |_, len, stored| {
             match stored {
                 Stored::Inline(bytes) => pieces.push(Piece::Copied(bytes.to_vec())),
                 Stored::Zeros => pieces.push(Piece::Zeros(len)),

@@ -26,7 +26,7 @@ impl FileIo<'_> {
     /// journal's or store's failure; nothing is written then.
     pub fn write(self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
         let guard = self.vol.node(ino)?.write()?;
-        self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.vol.noted(e))
+        self.write_locked(guard, offset, bytes, Times::Stamp).map_err(|e| self.vol.noted(e))
     }
 
     /// As [`FileIo::write`], of bytes from a cache above that keeps the file's times itself and tells them by
@@ -36,7 +36,7 @@ impl FileIo<'_> {
     /// As [`FileIo::write`].
     pub fn write_back(self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
         let guard = self.vol.node(ino)?.write()?;
-        self.write_locked(guard, (offset, bytes), Times::Keep).map_err(|e| self.vol.noted(e))
+        self.write_locked(guard, offset, bytes, Times::Keep).map_err(|e| self.vol.noted(e))
     }
 
     /// Writes all of `bytes` behind the end of the file and returns where that was. Other writers cannot come between.
@@ -48,7 +48,7 @@ impl FileIo<'_> {
         let node = self.vol.node(ino)?;
         let guard = node.write()?;
         let offset = guard.state.inode.size;
-        let written = self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.vol.noted(e))?;
+        let written = self.write_locked(guard, offset, bytes, Times::Stamp).map_err(|e| self.vol.noted(e))?;
         if written == bytes.len() {
             return Ok(offset);
         }
@@ -74,7 +74,7 @@ impl FileIo<'_> {
         (fits.max(2) - 1) * block_size
     }
 
-    fn write_locked(self, mut guard: NodeGuard, (offset, bytes): (u64, &[u8]), times: Times) -> Result<usize> {
+    fn write_locked(self, mut guard: NodeGuard, offset: u64, bytes: &[u8], times: Times) -> Result<usize> {
         let inode = &guard.state.inode;
         check_changeable(guard.node.ino, inode, true)?;
         self.vol.check_writable()?;
@@ -85,7 +85,7 @@ impl FileIo<'_> {
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let mut done = 0;
         loop {
-            match self.write_step(guard, (offset + done as u64, &bytes[done..]), times) {
+            match self.write_step(guard, offset + done as u64, &bytes[done..], times) {
                 Ok((n, _)) if done + n == bytes.len() => return Ok(bytes.len()),
                 Ok((n, again)) => {
                     (done, guard) = (done + n, again);
@@ -104,7 +104,8 @@ impl FileIo<'_> {
     pub(super) fn write_step(
         self,
         guard: NodeGuard,
-        (offset, bytes): (u64, &[u8]),
+        offset: u64,
+        bytes: &[u8],
         times: Times,
     ) -> Result<(usize, NodeGuard)> {
         let ino = guard.node.ino;

@@ -19,7 +19,7 @@ mod view;
 
 pub(crate) use view::{Reader, View};
 
-use crate::alloc::{Need, clusters};
+use crate::alloc::{Need, Wanted, clusters};
 use crate::error::unplanned;
 use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
@@ -253,7 +253,8 @@ impl<'v> Op<'v> {
             return Err(unplanned(self.granted));
         }
         let vol = self.vol;
-        let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, place, want, stream)?;
+        let extent =
+            vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, place, Wanted { clusters: want, stream })?;
         self.promised -= u64::from(extent.len / vol.shared.sb.cluster_ratio());
         self.taken.push(extent);
         self.mark_blocks(extent, true)?;

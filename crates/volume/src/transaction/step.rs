@@ -140,8 +140,9 @@ impl Attempt<'_, '_> {
     fn set_xattr(&mut self, at: &Trail, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Tried<()> {
         let ino: Ino = self.target(at)?;
         let inode = self.op.inode(ino)?.clone();
-        let cost = xattr::plan_change(&mut self.op, ino, &inode, (name, value, how))?;
+        let wanted = xattr::Wanted { name, value, how };
+        let cost = xattr::plan_change(&mut self.op, ino, &inode, wanted)?;
         self.grant(cost)?;
-        Ok(xattr::do_change(&mut self.op, ino, name, value, how)?)
+        Ok(xattr::do_change(&mut self.op, ino, wanted)?)
     }
 }

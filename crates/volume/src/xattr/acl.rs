@@ -180,7 +180,8 @@ pub(crate) fn inherit(
     view: &mut dyn View,
     parent: Ino,
     file_type: FileType,
-    (perm, caller): (u16, Caller),
+    perm: u16,
+    caller: Caller,
 ) -> Result<Inherited> {
     let perm = perm & 0o7777;
     if file_type == FileType::Symlink {

@@ -105,9 +105,10 @@ impl Xattrs<'_> {
         self.vol.check_writable()?;
         let guard = self.vol.node(ino)?.write()?;
         let apply = || -> Result<()> {
-            let cost = plan_change(&mut &*self.vol, ino, &guard.state.inode, (name, value, how))?;
+            let wanted = Wanted { name, value, how };
+            let cost = plan_change(&mut &*self.vol, ino, &guard.state.inode, wanted)?;
             let mut op = Op::begin(self.vol, vec![guard], cost)?;
-            do_change(&mut op, ino, name, value, how)?;
+            do_change(&mut op, ino, wanted)?;
             if !keeps_setgid && value.is_some() && name == ACCESS_ACL {
                 op.inode_mut(ino)?.mode &= !SETGID;
             }
@@ -119,28 +120,30 @@ impl Xattrs<'_> {
     }
 }
 
-/// Checks whether an attribute can be set (or, without a value, removed), and says what it takes.
+/// An attribute that is to be set or, without a value, removed.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'n> {
+    pub(crate) name: &'n [u8],
+    pub(crate) value: Option<&'n [u8]>,
+    pub(crate) how: SetXattr,
+}
+
+/// Checks whether an attribute can be changed, and says what it takes.
 ///
 /// # Errors
 /// As [`Xattrs::setxattr`].
-pub(crate) fn plan_change(
-    reader: &mut dyn Reader,
-    ino: Ino,
-    inode: &Inode,
-    wanted: (&[u8], Option<&[u8]>, SetXattr),
-) -> Result<Cost> {
+pub(crate) fn plan_change(reader: &mut dyn Reader, ino: Ino, inode: &Inode, wanted: Wanted<'_>) -> Result<Cost> {
     let change = plan(reader, ino, inode, wanted)?;
     needs(reader, ino, inode, &change)
 }
 
-/// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for what
-/// [`plan_change`] says.
+/// Changes an attribute of a locked inode, within an operation that has room for what [`plan_change`] says.
 ///
 /// # Errors
 /// As [`Xattrs::setxattr`].
-pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
+pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, wanted: Wanted<'_>) -> Result<()> {
     let inode = op.inode(ino)?.clone();
-    let planned = plan(op, ino, &inode, (name, value, how))?;
+    let planned = plan(op, ino, &inode, wanted)?;
     if planned.value.is_none() && planned.perm.is_none() && !has(op, ino, &inode, &planned)? {
         // An ACL that is not there is removed without a trace.
         return Ok(());
@@ -163,7 +166,8 @@ pub(crate) fn permission_changes(
     reader: &mut dyn Reader,
     ino: Ino,
     inode: &Inode,
-    (perm, drops): (Option<u16>, bool),
+    perm: Option<u16>,
+    drops: bool,
 ) -> Result<Vec<Change<'static>>> {
     let attrs = Attrs::read(reader, ino, inode)?;
     let mut changes = Vec::new();
@@ -202,7 +206,7 @@ fn plan<'n>(
     reader: &mut dyn Reader,
     ino: Ino,
     inode: &Inode,
-    (name, value, how): (&'n [u8], Option<&[u8]>, SetXattr),
+    Wanted { name, value, how }: Wanted<'n>,
 ) -> Result<Change<'n>> {
     check_length(name)?;
     if let Some(value) = value.filter(|value| value.len() > VALUE_MAX) {

@@ -3,7 +3,8 @@
 use crate::power::NOBODY;
 use ondol_medium::{Nvm, NvmOptions, Pool, PoolSpec};
 use ondol_run_log::{
-    Call, Change, Client, FileKind, Identity, Log, LogOptions, Look, NameCall, Names, Place, Side, Subject, Written,
+    Call, Change, Client, FileKind, Identity, Log, LogOptions, Look, NameCall, Names, Place, Side, Subject, WriteCall,
+    Written,
 };
 use std::cell::Cell;
 use std::ffi::CString;
@@ -118,12 +119,14 @@ impl Call for Forged<'_> {
         false
     }
 
-    fn refuses_write(&self, (): &()) -> bool {
-        false
-    }
-
     fn identity(&self) -> Option<Identity> {
         Some(self.identity.clone())
+    }
+}
+
+impl WriteCall for Forged<'_> {
+    fn refuses_write(&self, (): &()) -> bool {
+        false
     }
 
     fn write(&self) -> Result<usize, ()> {

@@ -5,7 +5,7 @@ use super::pages::{Forget, write_late};
 use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
-use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr};
+use ondol::{CopyRange, Fallocate, Ino, ROOT, Seek, SetAttr};
 
 /// A part of a file, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -160,8 +160,8 @@ impl Ops {
             }
             self.settle_end(i, to, |size| Range { offset: at, ..from.range }.end() > size, forget);
             let kill_suid = has_suid(&i.getattr(to)?) && !sender.may(Capability::Fsetid);
-            let range = from.range;
-            Ok((i.ranges().copy_range(from.ino, range.offset, to, at, range.len, kill_suid)?, kill_suid))
+            let range = CopyRange { from: from.range.offset, to: at, len: from.range.len };
+            Ok((i.ranges().copy_range(from.ino, to, range, kill_suid)?, kill_suid))
         })
     }
 

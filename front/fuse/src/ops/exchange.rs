@@ -58,7 +58,7 @@ fn exchange(
     forget: &dyn Fn(Ino) -> io::Result<()>,
 ) -> Result<(), Error> {
     let [(first, generation), (second, _)] = what.files;
-    let [a, b] = [(first, what.offsets[0]), (second, what.offsets[1])];
+    let [a, b] = what.offsets;
     let forget_both = || {
         [first, second].into_iter().try_for_each(forget).map_err(|e| {
             tracing::warn!("the kernel keeps pages of files that are exchanged: {e}");
@@ -73,10 +73,10 @@ fn exchange(
         }
         let how = Exchange { kill_suid: !sender.may(Capability::Fsetid), ..what.how };
         if how.dry_run {
-            return i.ranges().exchange(a, b, &how);
+            return i.ranges().exchange(first, a, second, b, &how);
         }
         forget_both()?;
-        i.ranges().exchange(a, b, &how)?;
+        i.ranges().exchange(first, a, second, b, &how)?;
         forget_both()
     })();
     let released = i.inode_ops().release(first);

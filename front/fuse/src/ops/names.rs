@@ -2,7 +2,7 @@
 
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
-use ondol::{Attr, Ino, Rename};
+use ondol::{Attr, Device, Ino, Rename};
 
 /// Counts that the kernel is told of an inode.
 fn told(inodes: &Inodes, attr: Attr) -> Attr {
@@ -41,7 +41,7 @@ impl Ops {
     }
 
     /// Makes a file of the type that `mode` says.
-    pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), sender: Sender) -> Answer<Attr> {
+    pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: Device, sender: Sender) -> Answer<Attr> {
         self.change(Op::Mknod, sender, |i| Ok(told(i, i.names().mknod(parent, name, mode, rdev, sender.caller())?)))
     }
 

@@ -11,7 +11,7 @@ use ondol_format::{FormatError, Incompat, RawSuperblock, superblock};
 use ondol_power::Layer;
 use ondol_testkit::image;
 use ondol_testkit::op::Acl;
-use ondol_volume::{Caller, Error, Volume as Inodes};
+use ondol_volume::{Caller, Device, Error, Volume as Inodes};
 use std::sync::OnceLock;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -310,8 +310,8 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     }
     v.names().symlink(ROOT, b"fast", b"target", OWNER)?;
     v.names().symlink(ROOT, b"slow", &[b'x'; 300], OWNER)?;
-    v.names().mknod(ROOT, b"pipe", 0o10_644, (0, 0), OWNER)?;
-    v.names().mknod(ROOT, b"dev", 0o60_600, (8, 300), OWNER)?;
+    v.names().mknod(ROOT, b"pipe", 0o10_644, Device::default(), OWNER)?;
+    v.names().mknod(ROOT, b"dev", 0o60_600, Device { major: 8, minor: 300 }, OWNER)?;
     attributes(v, create(ROOT, "attrs")?)?;
     v.files().write(create(ROOT, "tiny")?, 0, b"a hundred bytes and a few, which an inode can hold")?;
     if matches!(kind, Kind::Values | Kind::Fast) {

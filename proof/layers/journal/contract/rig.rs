@@ -69,11 +69,13 @@ impl Client for TestClient {
         Ok(())
     }
 
-    fn seal(&self, _block: u64, kind: Kind, image: &[u8], _dirty: &Ranges, _tx: &dyn Images, out: &mut Patches) {
+    fn seal(&self, _block: u64, kind: Kind, image: &[u8], _dirty: &Ranges, _tx: &dyn Images) -> Patches {
         assert!(!self.broken.load(ondol_env::sync::atomic::Ordering::SeqCst), "a defect");
+        let mut out = Patches::default();
         if kind == SUMMED {
             out.put(BLOCK - 1, &[sum(image)]);
         }
+        out
     }
 
     fn may_tear(&self, kind: Kind) -> bool {

@@ -7,7 +7,7 @@ use ondol_power::Layer;
 pub(crate) use ondol_testkit::image::with_kernel;
 use ondol_testkit::image::{read_sparse, write_store};
 use ondol_testkit::rig::open;
-use ondol_volume::{Caller, CheckReport, Fallocate, Image, Ino, ROOT, Volume, VolumeOptions, check};
+use ondol_volume::{Caller, CheckReport, Device, Fallocate, Image, Ino, ROOT, Volume, VolumeOptions, check};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -222,7 +222,7 @@ pub(crate) fn base(options: &[&str]) -> Vec<u8> {
     }
     v.names().symlink(ROOT, b"fast", b"target", USER).expect("a symlink");
     v.names().symlink(ROOT, b"slow", &[b'x'; 300], USER).expect("a symlink");
-    v.names().mknod(ROOT, b"pipe", 0o10_644, (0, 0), USER).expect("a pipe");
+    v.names().mknod(ROOT, b"pipe", 0o10_644, Device::default(), USER).expect("a pipe");
     let x = fs.create(ROOT, "x");
     v.xattrs().setxattr(x, b"user.large", &[7; 500], Default::default()).expect("an attribute");
     v.xattrs().setxattr(x, b"user.small", &[8; 20], Default::default()).expect("an attribute");

@@ -57,7 +57,7 @@ fn entry(volume: &Volume, attr: &Attr) -> Result<Entry> {
         nlink: attr.nlink,
         content: if attr.file_type == FileType::Regular { content(volume, attr)? } else { Content::default() },
         target: if attr.file_type == FileType::Symlink { volume.names().readlink(ino)? } else { Vec::new() },
-        rdev: attr.rdev,
+        rdev: (attr.rdev.major, attr.rdev.minor),
         xattrs,
         mtime: Some(attr.mtime),
         flags: match attr.file_type {

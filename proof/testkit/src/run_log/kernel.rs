@@ -5,7 +5,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System, thread_number};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Layer, PowerDomain};
-use ondol_run_log::{Call, FileKind, Files, Handle, Identity, Log, Look, Place, Sought, found, rigs};
+use ondol_run_log::{Call, FileKind, Files, Handle, Identity, Log, Look, Place, Sought, WriteCall, found, rigs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -376,10 +376,6 @@ impl Call for OneCall<'_> {
         true
     }
 
-    fn refuses_write(&self, (): &()) -> bool {
-        true
-    }
-
     fn identity(&self) -> Option<Identity> {
         let handle = Handle { kind: 1, bytes: vec![self.file as u8; 8] };
         Some(Identity {
@@ -389,6 +385,12 @@ impl Call for OneCall<'_> {
             handle,
             path: format!("/f{}", self.file).into(),
         })
+    }
+}
+
+impl WriteCall for OneCall<'_> {
+    fn refuses_write(&self, (): &()) -> bool {
+        true
     }
 
     fn write(&self) -> Result<usize, ()> {

@@ -5,7 +5,7 @@ use super::{Random, Shown};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
-use ondol_run_log::{Call, Client, Drain, Log, LogOptions, Place, Times, Written};
+use ondol_run_log::{Call, Client, Drain, Log, LogOptions, Place, SlotKey, Times, Written};
 use rustix::fs::Timespec;
 
 /// The pool: room for a few records, so that lanes run over and wrap.
@@ -19,7 +19,7 @@ struct Run {
 }
 
 /// Cuts a file, or extends it: past the log, or in it. An error is what the disk has refused before.
-pub(super) fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) -> Result<(), ()> {
+pub(super) fn cut(client: &Client, slot: SlotKey, call: &OneCall<'_>, len: u64) -> Result<(), ()> {
     let change = || {
         let mut k = call.kernel.lock();
         k.cut(call.file, len as usize);
@@ -36,7 +36,7 @@ pub(super) fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u6
 }
 
 /// Sets a file's mtime.
-fn give_times(client: &Client, slot: (u32, u64), call: &OneCall<'_>, mtime: u64) {
+fn give_times(client: &Client, slot: SlotKey, call: &OneCall<'_>, mtime: u64) {
     let change = || {
         let mut k = call.kernel.lock();
         k.ctime[call.file] += 1;

@@ -7,7 +7,7 @@ use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_medium::Domain;
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_run_log::{Call, Client, Drain, Log, Place, Written, rigs};
+use ondol_run_log::{Call, Client, Drain, Log, Place, WriteCall, Written, rigs};
 use ondol_schedule::{Policy, Schedule, Stats, Task};
 
 /// Who shares a log.

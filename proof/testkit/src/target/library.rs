@@ -12,7 +12,9 @@ use crate::{Fail, Outcome};
 use ondol::{Media, OpenOptions, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
+use ondol_volume::{
+    Attr, Caller, CopyRange, Device, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes,
+};
 use std::collections::BTreeMap;
 
 /// An open volume and its handles.
@@ -334,7 +336,7 @@ impl Call<'_> {
             }
             Op::Mkfifo { path, mode } => {
                 let (dir, name) = self.parent(path)?;
-                volume.names().mknod(dir, name, FileType::Fifo.mode_bits() | mode, (0, 0), caller)?;
+                volume.names().mknod(dir, name, FileType::Fifo.mode_bits() | mode, Device::default(), caller)?;
             }
             Op::Symlink { path, target } => {
                 let (dir, name) = self.parent(path)?;
@@ -401,7 +403,8 @@ impl Call<'_> {
                 let len = volume.getattr(from)?.size.saturating_sub(*at).min(*len);
                 let mut done = 0;
                 loop {
-                    match volume.ranges().copy_range(from, at + done, to, to_at + done, len - done, false) {
+                    let range = CopyRange { from: at + done, to: to_at + done, len: len - done };
+                    match volume.ranges().copy_range(from, to, range, false) {
                         Ok(0) => return Ok(done),
                         Ok(n) => done += n,
                         Err(_) if done > 0 => return Ok(done),
@@ -411,11 +414,8 @@ impl Call<'_> {
             }
             Op::Exchange { file, at, other, other_at, len } => {
                 let (one, two) = (self.regular(file, false)?, self.regular(other, false)?);
-                volume.ranges().exchange(
-                    (one, *at),
-                    (two, *other_at),
-                    &Exchange { len: *len, ..Exchange::default() },
-                )?;
+                let how = Exchange { len: *len, ..Exchange::default() };
+                volume.ranges().exchange(one, *at, two, *other_at, &how)?;
                 Ok(0)
             }
             _ => Err(Why::Fail(Fail::Unsupported)),

@@ -70,9 +70,9 @@ impl Home {
         let writer = self.writer()?;
         fit(&self.bucket, to)?;
         let mut order = writer.order.lock();
-        self.put_loose(writer, &mut order)?;
+        writer.put_loose(&mut order)?;
         let number = order.number;
-        self.settle_to(writer, number)?;
+        writer.settle_to(number)?;
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let marked = self.wait("making a clone", async move {
             let options = CheckpointOptions { lifetime: Some(LIFETIME), ..CheckpointOptions::default() };
@@ -81,7 +81,7 @@ impl Home {
         });
         // Held so that nothing comes between what is durable and the checkpoint.
         drop(order);
-        let id = marked.map_err(|e| self.explained(writer, e))?;
+        let id = marked.map_err(|e| writer.explained(e))?;
         let (from, to) = (self.bucket.clone(), to.clone());
         self.wait("making a clone", async move {
             let made = make(&from, id, &to).await;

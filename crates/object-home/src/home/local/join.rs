@@ -7,55 +7,13 @@ use super::{Lag, Log, Shipper};
 use crate::home::change::Put;
 use crate::home::record::Header;
 use crate::home::store::UNSEEN;
-use crate::home::{Home, HomeError, Order, Writer};
+use crate::home::{Home, HomeError, Order, Writing};
 use std::time::Duration;
 
 /// So much of a log is brought to the bucket at once.
 const STEP: u64 = 8 << 20;
 
 impl Home {
-    /// Hands a batch over. With a local log it has a record there, or is in the bucket when this returns.
-    pub(in crate::home) fn take(&self, writer: &Writer, order: &mut Order, puts: Vec<Put>) -> Result<(), HomeError> {
-        let Some(log) = &writer.log else { return self.put(writer, order, puts, None) };
-        if !log.takes(&puts) {
-            self.put(writer, order, puts, None)?;
-            return self.bring(writer, order);
-        }
-        log.admit(&writer.turn, &puts)?;
-        let record = log.record(&writer.turn, order.number + 1, &puts);
-        self.put(writer, order, puts, None)?;
-        log.append(order.number, record).map_err(|e| writer.turn.fail(e))
-    }
-
-    /// A batch that changes the header. It is in the bucket when this returns.
-    pub(in crate::home) fn put_header(
-        &self,
-        writer: &Writer,
-        order: &mut Order,
-        header: Header,
-    ) -> Result<(), HomeError> {
-        self.put(writer, order, vec![], Some(header))?;
-        self.bring(writer, order)
-    }
-
-    /// Everything so far is in the bucket when this returns, and a local log is empty.
-    fn bring(&self, writer: &Writer, order: &Order) -> Result<(), HomeError> {
-        self.settle_to(writer, order.number)?;
-        match &writer.log {
-            Some(log) => log.begin_again(order.number + 1).map_err(|e| writer.turn.fail(e)),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits until batch `number`, which was submitted, is durable: in the local log if there is one, in the bucket
-    /// otherwise.
-    pub(in crate::home) fn make_durable(&self, writer: &Writer, number: u64) -> Result<(), HomeError> {
-        match &writer.log {
-            Some(log) => log.settle(&writer.turn, number),
-            None => self.settle_to(writer, number),
-        }
-    }
-
     /// Brings everything to the bucket that was written, submitted and discarded before.
     ///
     /// # Errors
@@ -63,72 +21,10 @@ impl Home {
     pub fn ship(&self) -> Result<(), HomeError> {
         let writer = self.writer()?;
         let mut order = writer.order.lock();
-        self.put_loose(writer, &mut order)?;
+        writer.put_loose(&mut order)?;
         let number = order.number;
         drop(order);
-        self.settle_to(writer, number)
-    }
-
-    /// Starts the shipper.
-    pub(in crate::home) fn start_shipper(&self, writer: &Writer) {
-        let Some(log) = &writer.log else { return };
-        let shipper = Shipper {
-            name: self.bucket.name.clone(),
-            flusher: writer.flusher.clone(),
-            turn: writer.turn.clone(),
-            keeper: writer.keeper.clone(),
-            books: log.books().clone(),
-            timeout: self.timeout,
-        };
-        self.border.spawn(shipper.run());
-    }
-
-    /// Brings to the bucket what the local log has and the bucket has not, and begins the log anew in the next epoch.
-    pub(in crate::home) fn join(
-        &self,
-        writer: &Writer,
-        order: &mut Order,
-        survey: Option<&Survey>,
-    ) -> Result<(), HomeError> {
-        let Some(log) = &writer.log else { return Ok(()) };
-        if let Some(survey) = survey {
-            let behind = survey.behind(order.number);
-            if behind > 0 {
-                let name = &self.bucket.name;
-                tracing::info!("{name}: {behind} transactions of the local log are brought to the bucket");
-            }
-            self.replay(writer, order, log)?;
-        }
-        log.begin(self.header.epoch, order.number + 1)
-    }
-
-    fn replay(&self, writer: &Writer, order: &mut Order, log: &Log) -> Result<(), HomeError> {
-        let ring = log.ring.lock();
-        let damaged = |what: String| HomeError::LogDamaged { log: ring.name().to_owned(), what };
-        let mut waiting = 0;
-        ring.each(|head, body| {
-            if head.number <= order.number {
-                return Ok(());
-            }
-            let logged = head.contents(&body).map_err(damaged)?;
-            drop(body);
-            let chunks = self.len() / self.format.size().bytes() as u64;
-            if !logged.is_inside(chunks) {
-                return Err(damaged(format!("batch {} is of a volume that was larger", head.number)));
-            }
-            let is_whole = logged.check(&self.format);
-            is_whole.map_err(|e| damaged(format!("batch {}: {e}", head.number)))?;
-            let puts = self.puts_of(logged)?;
-            self.put(writer, order, puts, None)?;
-            waiting += head.len;
-            if waiting >= STEP {
-                waiting = 0;
-                self.settle_to(writer, order.number)?;
-            }
-            Ok(())
-        })?;
-        drop(ring);
-        self.settle_to(writer, order.number)
+        writer.settle_to(number)
     }
 
     fn puts_of(&self, logged: Logged) -> Result<Vec<Put>, HomeError> {
@@ -169,6 +65,102 @@ impl Home {
              and the volume is as it was before.",
             time.as_secs()
         ))
+    }
+}
+
+impl Writing<'_> {
+    /// Hands a batch over. With a local log it has a record there, or is in the bucket when this returns.
+    pub(in crate::home) fn take(self, order: &mut Order, puts: Vec<Put>) -> Result<(), HomeError> {
+        let Some(log) = &self.log else { return self.put(order, puts, None) };
+        if !log.takes(&puts) {
+            self.put(order, puts, None)?;
+            return self.bring(order);
+        }
+        log.admit(&self.turn, &puts)?;
+        let record = log.record(&self.turn, order.number + 1, &puts);
+        self.put(order, puts, None)?;
+        log.append(order.number, record).map_err(|e| self.turn.fail(e))
+    }
+
+    /// A batch that changes the header. It is in the bucket when this returns.
+    pub(in crate::home) fn put_header(self, order: &mut Order, header: Header) -> Result<(), HomeError> {
+        self.put(order, vec![], Some(header))?;
+        self.bring(order)
+    }
+
+    /// Everything so far is in the bucket when this returns, and a local log is empty.
+    fn bring(self, order: &Order) -> Result<(), HomeError> {
+        self.settle_to(order.number)?;
+        match &self.log {
+            Some(log) => log.begin_again(order.number + 1).map_err(|e| self.turn.fail(e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until batch `number`, which was submitted, is durable: in the local log if there is one, in the bucket
+    /// otherwise.
+    pub(in crate::home) fn make_durable(self, number: u64) -> Result<(), HomeError> {
+        match &self.log {
+            Some(log) => log.settle(&self.turn, number),
+            None => self.settle_to(number),
+        }
+    }
+
+    /// Starts the shipper.
+    pub(in crate::home) fn start_shipper(self) {
+        let Some(log) = &self.log else { return };
+        let shipper = Shipper {
+            name: self.home.bucket.name.clone(),
+            flusher: self.flusher.clone(),
+            turn: self.turn.clone(),
+            keeper: self.keeper.clone(),
+            books: log.books().clone(),
+            timeout: self.home.timeout,
+        };
+        self.home.border.spawn(shipper.run());
+    }
+
+    /// Brings to the bucket what the local log has and the bucket has not, and begins the log anew in the next epoch.
+    pub(in crate::home) fn join(self, order: &mut Order, survey: Option<&Survey>) -> Result<(), HomeError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        if let Some(survey) = survey {
+            let behind = survey.behind(order.number);
+            if behind > 0 {
+                let name = &self.home.bucket.name;
+                tracing::info!("{name}: {behind} transactions of the local log are brought to the bucket");
+            }
+            self.replay(order, log)?;
+        }
+        log.begin(self.home.header.epoch, order.number + 1)
+    }
+
+    fn replay(self, order: &mut Order, log: &Log) -> Result<(), HomeError> {
+        let ring = log.ring.lock();
+        let damaged = |what: String| HomeError::LogDamaged { log: ring.name().to_owned(), what };
+        let mut waiting = 0;
+        ring.each(|head, body| {
+            if head.number <= order.number {
+                return Ok(());
+            }
+            let logged = head.contents(&body).map_err(damaged)?;
+            drop(body);
+            let chunks = self.home.len() / self.home.format.size().bytes() as u64;
+            if !logged.is_inside(chunks) {
+                return Err(damaged(format!("batch {} is of a volume that was larger", head.number)));
+            }
+            let is_whole = logged.check(&self.home.format);
+            is_whole.map_err(|e| damaged(format!("batch {}: {e}", head.number)))?;
+            let puts = self.home.puts_of(logged)?;
+            self.put(order, puts, None)?;
+            waiting += head.len;
+            if waiting >= STEP {
+                waiting = 0;
+                self.settle_to(order.number)?;
+            }
+            Ok(())
+        })?;
+        drop(ring);
+        self.settle_to(order.number)
     }
 }
 

@@ -48,7 +48,7 @@ impl<'d> Cut<'d> {
     fn recover(&self, clock: &dyn Fn() -> u64) -> Outcome {
         let (log, known) = (&self.lost.client.log, self.found.identity.as_ref().unwrap());
         let mut elsewhere = Elsewhere::new(&Mounted, [(known.fsid, known.ino)].into_iter());
-        bring::bring(log, &mut elsewhere, known, &self.found, false, clock).unwrap()
+        bring::bring(log, &mut elsewhere, &self.found, false, clock).unwrap()
     }
 
     fn begin(&self, at: u64) {

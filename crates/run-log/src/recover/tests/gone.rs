@@ -1,6 +1,7 @@
 //! Files that were born in a directory that somebody has removed, or changed, after the cut.
 
 use super::rig::{HOUR, Lost};
+use crate::format::SlotKey;
 use crate::name_record::Change;
 use crate::recover::{FoundFile, Outcome};
 use crate::slot::Begun;
@@ -96,7 +97,7 @@ fn files_that_had_come_and_were_removed_since_are_not_made() {
     let one = super::seen(&one, 1);
     lost.change(Change::Rename, "one", "uno", &one, None);
     lost.client.persist().unwrap();
-    let (log, (slot, incarnation)) = (&lost.client.log, lost.slot(0));
+    let (log, SlotKey { index: slot, incarnation }) = (&lost.client.log, lost.slot(0));
     let dirs = crate::found(log).unwrap().dirs;
     let arrival = dirs.iter().find(|dir| dir.slot == slot).unwrap().records[0].sequence;
     log.slot(slot).begin_names(incarnation, Begun { behind: arrival, waits: false }).unwrap();

@@ -4,6 +4,7 @@ mod cuts;
 mod gone;
 mod rig;
 
+use crate::format::SlotKey;
 use crate::name_record::Change;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::names::{self, Plan};
@@ -63,7 +64,7 @@ fn recovery_of_names_may_be_cut_and_repeated() {
     lost.recover(true);
     assert_eq!((lost.contents(), ["old", "twin-1", "void"].map(made)), (after.clone(), before));
     // By name: gone, old, short, tmp, twin-1, twin-2, void.
-    let own = |n: u32| dir.path().join(format!("{}-{}-{n}", lost.client.log.mark(), lost.slot(0).0));
+    let own = |n: u32| dir.path().join(format!("{}-{}-{n}", lost.client.log.mark(), lost.slot(0).index));
     for (name, n) in [("twin-1", 4), ("void", 6)] {
         fs::rename(dir.path().join(name), own(n)).unwrap();
         lost.recover(true);
@@ -81,7 +82,7 @@ fn what_a_recovery_has_left_in_part_is_made_anew() {
     for n in [4, 5] {
         let dir = tempfile::tempdir().unwrap();
         let (lost, after) = changed(dir.path());
-        let own = format!("{}-{}-{n}", lost.client.log.mark(), lost.slot(0).0);
+        let own = format!("{}-{}-{n}", lost.client.log.mark(), lost.slot(0).index);
         fs::write(dir.path().join(own), "").unwrap();
         lost.recover(true);
         assert_eq!(lost.contents(), after);
@@ -95,7 +96,7 @@ fn names_that_are_taken_between_two_recoveries_stay_taken() {
     let (lost, mut after) = changed(dir.path());
     lost.recover(true);
     // By name: gone, old, short, tmp, twin-1, twin-2, void.
-    let own = dir.path().join(format!("{}-{}-6", lost.client.log.mark(), lost.slot(0).0));
+    let own = dir.path().join(format!("{}-{}-6", lost.client.log.mark(), lost.slot(0).index));
     fs::rename(dir.path().join("void"), own).unwrap();
     fs::write(dir.path().join("void"), "theirs").unwrap();
     lost.recover(true);
@@ -273,7 +274,7 @@ fn directories_that_share_files_wait_for_each_other() {
     let known = || dirs.iter().map(|dir| (dir.identity.fsid, dir.identity.ino));
     let mut elsewhere = Elsewhere::new(&Mounted, known());
     let plans = dirs.iter().map(|dir| {
-        let plan = if dir.slot == lost.slot(0).0 {
+        let plan = if dir.slot == lost.slot(0).index {
             names::plan(log, &mut elsewhere, dir, false).unwrap()
         } else {
             Plan::Unreachable("away".into())
@@ -286,7 +287,7 @@ fn directories_that_share_files_wait_for_each_other() {
     let mut elsewhere = Elsewhere::new(&Mounted, known());
     let (told, done) = names::bring(log, &mut elsewhere, groups.remove(0), &mut files).unwrap();
     let begun = |which: usize| {
-        let (index, incarnation) = lost.slot(which);
+        let SlotKey { index, incarnation } = lost.slot(which);
         log.slot(index).names_begun(incarnation).unwrap()
     };
     // Its place is known whatever becomes of its ctime; nothing was changed.
@@ -392,7 +393,7 @@ fn a_file_that_is_linked_meanwhile_is_not_gone() {
     fs::write(dir.path().join("new"), "new").unwrap();
     let lost = Lost::new(dir.path());
     let (old, new) = (lost.born("old", 92, b"logged"), lost.trust("new"));
-    let done = lost.changed(Change::Rename, ("new", "old"), &new, Some(old.clone()), true);
+    let done = lost.changed(Change::Rename, ["new", "old"], &new, Some(old.clone()), true);
     assert_eq!(done, Ok(Written::Stale));
     let live = crate::found(&lost.client.log).unwrap().files;
     assert!(live.iter().any(|file| file.identity.as_ref().is_some_and(|known| known.handle == old.handle)));

@@ -1,9 +1,12 @@
 //! Directories that the kernel has not kept what the log has of.
 
+use crate::format::SlotKey;
 use crate::name_record::{Change, Names};
 use crate::recover::Outcome;
 use crate::slot::Begun;
-use crate::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Side, Subject, Written};
+use crate::{
+    Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Side, Subject, WriteCall, Written,
+};
 use ondol_medium::{Nvm, Pool, PoolSpec};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -113,12 +116,14 @@ impl Call for OneCall {
         false
     }
 
-    fn refuses_write(&self, (): &()) -> bool {
-        false
-    }
-
     fn identity(&self) -> Option<Identity> {
         self.identity.clone()
+    }
+}
+
+impl WriteCall for OneCall {
+    fn refuses_write(&self, (): &()) -> bool {
+        false
     }
 
     fn write(&self) -> Result<usize, ()> {
@@ -179,12 +184,12 @@ impl<'d> Lost<'d> {
         Look { dev: DEV, ino: 2 + dir as u64, birth: 1, ctime: now, mtime: now, size: 0, kind, set_id: false }
     }
 
-    pub(super) fn slot(&self, dir: usize) -> (u32, u64) {
+    pub(super) fn slot(&self, dir: usize) -> SlotKey {
         self.client.trusted(&self.look(dir)).unwrap().unwrap()
     }
 
     pub(super) fn change(&self, change: Change, old: &str, name: &str, subject: &Subject, replaced: Option<Subject>) {
-        let done = self.changed(change, (old, name), subject, replaced, false);
+        let done = self.changed(change, [old, name], subject, replaced, false);
         assert_eq!(done, Ok(Written::Done(())), "{name}");
     }
 
@@ -192,7 +197,7 @@ impl<'d> Lost<'d> {
     pub(super) fn changed(
         &self,
         change: Change,
-        (old, name): (&str, &str),
+        [old, name]: [&str; 2],
         subject: &Subject,
         replaced: Option<Subject>,
         linked: bool,
@@ -262,7 +267,7 @@ impl<'d> Lost<'d> {
             }
         }
         for dir in &crate::found(&log).unwrap().dirs {
-            if retired.iter().any(|retired| self.slot(*retired).0 == dir.slot) {
+            if retired.iter().any(|retired| self.slot(*retired).index == dir.slot) {
                 log.retire_dir(dir).unwrap();
             }
         }

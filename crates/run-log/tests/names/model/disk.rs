@@ -7,7 +7,7 @@ use super::Random;
 use super::kernel::{DIRS, Kernel, Moment, handle};
 use ondol_env::sync::Arc;
 use ondol_power::PowerDomain;
-use ondol_run_log::{FileKind, Handle, Home, Listed, Look, NameRecord, Subject, Times, Tree};
+use ondol_run_log::{FileKind, Handle, Home, Listed, Look, Lookup, NameRecord, Subject, Times, Tree};
 use rustix::fs::{OFlags, Timespec};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -291,7 +291,7 @@ impl Disk {
     }
 }
 
-impl Home for Disk {
+impl Lookup for Disk {
     fn now_ns(&self) -> u64 {
         self.live.borrow().now
     }
@@ -363,7 +363,9 @@ impl Home for Disk {
     fn handle_at(&self, dir: &File, name: &[u8]) -> io::Result<Handle> {
         Ok(handle(self.there(dir, name)?))
     }
+}
 
+impl Home for Disk {
     fn unnamed(&self, _dir: &File, record: &NameRecord) -> io::Result<File> {
         self.step(Step::Make(record.uid as usize))?;
         let made = self.live.borrow().nodes.len() - 1;

@@ -5,7 +5,7 @@ use super::disk::FSID;
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_power::PowerDomain;
-use ondol_run_log::{Call, Change, FileKind, Handle, Identity, Look, NameCall, Names, Place, Side, Subject};
+use ondol_run_log::{Call, Change, FileKind, Handle, Identity, Look, NameCall, Names, Place, Side, Subject, WriteCall};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -182,14 +182,16 @@ impl Call for OneCall<'_> {
         false
     }
 
-    fn refuses_write(&self, (): &()) -> bool {
-        false
-    }
-
     fn identity(&self) -> Option<Identity> {
         let kind = self.look().ok()?.kind;
         let path = self.kernel.borrow().path(self.file);
         Some(Identity { fsid: FSID, ino: self.file as u64 + 1, kind, handle: handle(self.file), path })
+    }
+}
+
+impl WriteCall for OneCall<'_> {
+    fn refuses_write(&self, (): &()) -> bool {
+        false
     }
 
     fn write(&self) -> Result<usize, ()> {

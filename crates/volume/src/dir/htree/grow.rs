@@ -101,7 +101,7 @@ fn raise(op: &mut Op<'_>, dir: &Dir, path: &mut Path) -> Result<()> {
             Ok(())
         })?
         .map_err(|e| bad(root.block, &e))?;
-    let node = Frame::new(block, dir.node_kind(), (root.at, root.count, limit), bytes.into());
+    let node = Frame { block, kind: dir.node_kind(), at: root.at, count: root.count, limit, bytes: bytes.into() };
     (root.at, root.count) = (0, 1);
     path.frames.insert(1, node);
     Ok(())
@@ -127,8 +127,8 @@ fn split_node(op: &mut Op<'_>, dir: &Dir, path: &mut Path, level: usize) -> Resu
     if frame.at < half {
         frame.count = half;
     } else {
-        let numbers = (frame.at - half, frame.count - half, frame.limit);
-        *frame = Frame::new(block, frame.kind, numbers, bytes.into());
+        let (at, count) = (frame.at - half, frame.count - half);
+        *frame = Frame { block, at, count, bytes: bytes.into(), ..*frame };
         parent.at += 1;
     }
     Ok(())

@@ -17,7 +17,7 @@ pub(super) struct Frame {
     pub(super) count: usize,
     pub(super) limit: usize,
     /// The block when the way was found.
-    bytes: Block,
+    pub(super) bytes: Block,
 }
 
 /// The way from the root to a leaf.
@@ -56,10 +56,6 @@ impl Range {
 }
 
 impl Frame {
-    pub(super) fn new(block: u64, kind: Kind, (at, count, limit): (usize, usize, usize), bytes: Block) -> Self {
-        Self { block, kind, at, count, limit, bytes }
-    }
-
     /// Reads a node and takes its entry for `major`.
     fn read_node(reader: &mut dyn Reader, dir: &Dir, block: u64, major: u32) -> Result<Self> {
         let bytes = reader.block(block, dir.node_kind())?;
@@ -92,8 +88,8 @@ impl Path {
         let root = DxBlock::root(&bytes, dir.csum, allowed, dir.place(block));
         let (info, view) = root.map_err(|e| bad(block, &e))?;
         let major = major(dir.hasher(reader.volume(), Some(info.hash_version)));
-        let numbers = (view.search(major), view.count(), view.limit());
-        let root = Frame::new(block, dir.root_kind(), numbers, bytes.clone());
+        let (at, count, limit) = (view.search(major), view.count(), view.limit());
+        let root = Frame { block, kind: dir.root_kind(), at, count, limit, bytes: bytes.clone() };
         let mut path = Self { version: info.hash_version, frames: vec![root], leaf: 0, allowed };
         path.descend(reader, dir, usize::from(info.indirect_levels) + 1, major)?;
         Ok(path)

@@ -8,7 +8,7 @@ use crate::dir::lock::Locked;
 use crate::dir::{Needs, NewEntry, Slot};
 use crate::op::{Cost, Op, View};
 use crate::xattr::Inherited;
-use crate::{Attr, Caller, Error, Ino, Namespace, Result};
+use crate::{Attr, Caller, Device, Error, Ino, Namespace, Result};
 use ondol_format::inode::FileType;
 
 /// Where a new name goes, and what its inode inherits.
@@ -67,11 +67,11 @@ impl Namespace<'_> {
     }
 
     /// Makes a file of the type that `mode` says with its permission bits: regular, device, pipe or socket. `rdev` is
-    /// a device's major and minor number.
+    /// a device's number.
     ///
     /// # Errors
     /// As [`Namespace::create`]; `Invalid` for another type.
-    pub fn mknod(self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), caller: Caller) -> Result<Attr> {
+    pub fn mknod(self, parent: Ino, name: &[u8], mode: u16, rdev: Device, caller: Caller) -> Result<Attr> {
         let file_type = match FileType::from_mode(mode) {
             None if mode >> 12 == 0 => FileType::Regular,
             Some(FileType::Directory | FileType::Symlink) | None => return Err(Error::Invalid("mknod of this type")),
@@ -106,5 +106,5 @@ impl Namespace<'_> {
 
 /// A new inode of this type, without device number and target.
 pub(crate) fn plain(file_type: FileType, perm: u16, caller: Caller) -> NewInode<'static> {
-    NewInode { file_type, perm, device: (0, 0), target: b"", caller }
+    NewInode { file_type, perm, device: Device::default(), target: b"", caller }
 }

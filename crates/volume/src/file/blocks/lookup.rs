@@ -6,6 +6,7 @@ use crate::file::{Mapped, Run, Source, bad_pointer};
 use crate::{Error, Ino, Result, kind};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
+use std::ops::Range;
 
 /// The run that begins at logical block `at`; it may be cut at the end of an array of pointers.
 pub(in crate::file) fn find(source: &mut dyn Source, ino: Ino, inode: &Inode, at: u32) -> Result<Run> {
@@ -84,33 +85,27 @@ pub(in crate::file) fn growth(
         let (from, to) = (u64::from(first).max(base), u64::from(end).min(base + span));
         if from < to {
             let block = pointer(&inode.i_block, slot_of(level));
-            visit(source, ino, (block, level), (from - base, to - base), &mut total)?;
+            total += growth_below(source, ino, block, level, from - base..to - base)?;
         }
         base += span;
     }
     Ok(total)
 }
 
-/// Counts a pointer block, which 0 says is missing, and those below it that lead to the blocks `from..to` of its
+/// Counts a pointer block, which 0 says is missing, and those below it that lead to a range of the blocks of its
 /// subtree.
-fn visit(
-    source: &mut dyn Source,
-    ino: Ino,
-    (block, level): (u64, u32),
-    (from, to): (u64, u64),
-    total: &mut Growth,
-) -> Result<()> {
-    total.nodes += 1;
-    total.new += u32::from(block == 0);
+fn growth_below(source: &mut dyn Source, ino: Ino, block: u64, level: u32, range: Range<u64>) -> Result<Growth> {
+    let mut total = Growth { nodes: 1, new: u32::from(block == 0) };
     if level == 1 {
-        return Ok(());
+        return Ok(total);
     }
     let array = if block == 0 { None } else { Some(node(source, ino, block)?) };
     let span = u64::from(source.block_size() / 4).pow(level - 1);
-    for i in from / span..=(to - 1) / span {
+    for i in range.start / span..=(range.end - 1) / span {
         let child = array.as_ref().map_or(0, |array| pointer(array, i as usize));
         let base = i * span;
-        visit(source, ino, (child, level - 1), (from.max(base) - base, to.min(base + span) - base), total)?;
+        let below = range.start.max(base) - base..range.end.min(base + span) - base;
+        total += growth_below(source, ino, child, level - 1, below)?;
     }
-    Ok(())
+    Ok(total)
 }

@@ -21,7 +21,7 @@ pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, 
     let goal = goal(op, ino, at, left, right);
     let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
     let grows = right.is_none() && left.is_some_and(|left| left.end() == u64::from(at));
-    let got = cluster::take(op, ino, (at, want.min(most)), goal, grows)?;
+    let got = cluster::take(op, ino, Extent { logical: at, start: goal, len: want.min(most), unwritten }, grows)?;
     insert(op, &mut path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
     Ok(got)
 }

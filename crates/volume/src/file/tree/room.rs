@@ -3,6 +3,7 @@
 use crate::Volume;
 use crate::op::Op;
 use ondol_format::extent::capacity;
+use std::ops::AddAssign;
 
 /// Journal blocks that every step keeps for its end: the inode, the orphan list, and a little for the caller.
 pub(in crate::file) const SPARE: u32 = 1 + crate::orphan::COST + 3;
@@ -17,6 +18,13 @@ pub(in crate::file) struct Growth {
     pub(in crate::file) nodes: u32,
     /// New nodes.
     pub(in crate::file) new: u32,
+}
+
+impl AddAssign for Growth {
+    fn add_assign(&mut self, more: Self) {
+        self.nodes += more.nodes;
+        self.new += more.new;
+    }
 }
 
 /// Adding `added` entries within `leaves` neighbouring leaves of a tree with `depth` levels above its leaves, any of

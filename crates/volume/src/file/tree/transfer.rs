@@ -5,7 +5,7 @@
 
 use super::insert::insert;
 use super::path::Path;
-use super::remove::overlapping;
+use super::remove::{Entries, overlapping};
 use super::splice::splice;
 use super::{ROOT, path::Level};
 use crate::file::bad_node;
@@ -31,7 +31,7 @@ pub(in crate::file) fn detach(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> 
     let (mut at, mut taken) = (from, Vec::new());
     while at < to {
         let mut path = Path::find(op, ino, at)?;
-        let (first, extents) = overlapping(&path, op, at, to)?;
+        let Entries { first, extents } = overlapping(&path, op, at, to)?;
         let Some(last) = extents.last() else {
             at = path.next_leaf;
             continue;

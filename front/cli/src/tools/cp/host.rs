@@ -2,7 +2,7 @@
 
 use super::tree::{Attributes, Reader, Said, Side, Stat, Tree, Writer};
 use ondol::machine::locks::shown;
-use ondol::{FileType, Timestamp};
+use ondol::{Device, FileType, Timestamp};
 use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -51,7 +51,7 @@ fn stat(found: &Metadata) -> Stat {
         nlink: found.nlink(),
         uid: found.uid(),
         gid: found.gid(),
-        rdev: (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())),
+        rdev: Device { major: rustix::fs::major(found.rdev()), minor: rustix::fs::minor(found.rdev()) },
         atime: time(found.atime(), found.atime_nsec()),
         mtime: time(found.mtime(), found.mtime_nsec()),
     }
@@ -133,7 +133,7 @@ impl Tree for Host {
             FileType::Fifo => Kind::Fifo,
             _ => Kind::Socket,
         };
-        let device = rustix::fs::makedev(stat.rdev.0, stat.rdev.1);
+        let device = rustix::fs::makedev(stat.rdev.major, stat.rdev.minor);
         let perm = Mode::from_raw_mode((stat.perm & 0o777).into());
         rustix::fs::mknodat(CWD, path, kind, perm, device).map_err(at_raw(path))
     }

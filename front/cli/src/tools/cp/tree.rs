@@ -1,7 +1,7 @@
 //! What copying asks of the two sides: files of this machine, and files of an image. Errors are words with the path in
 //! them.
 
-use ondol::{FileType, Timestamp};
+use ondol::{Device, FileType, Timestamp};
 use std::ffi::OsString;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) struct Stat {
     pub(crate) nlink: u64,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    pub(crate) rdev: (u32, u32),
+    pub(crate) rdev: Device,
     pub(crate) atime: Timestamp,
     pub(crate) mtime: Timestamp,
 }

@@ -28,7 +28,7 @@ pub(super) struct Widths {
 impl Row {
     pub(super) fn new(name: Vec<u8>, attr: &Attr, human: bool) -> Self {
         let size = match attr.file_type {
-            FileType::CharDevice | FileType::BlockDevice => format!("{}, {}", attr.rdev.0, attr.rdev.1),
+            FileType::CharDevice | FileType::BlockDevice => format!("{}, {}", attr.rdev.major, attr.rdev.minor),
             _ if human => short(attr.size),
             _ => attr.size.to_string(),
         };
