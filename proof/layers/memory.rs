@@ -137,7 +137,7 @@ fn compressed_superblock() -> JournalSuperblock {
 }
 
 /// The unit of this number with these tables, and images of noise or of zeros.
-fn unit_of(sequence: u32, (images, zeros): (&[u64], bool), revoked: &[u64], staged: &[StagedRun]) -> Vec<u8> {
+fn unit_of(sequence: u32, images: &[u64], zeros: bool, revoked: &[u64], staged: &[StagedRun]) -> Vec<u8> {
     let sequence = u64::from(sequence);
     let tables = unit::tables(&Tables { sequence, time: TIME, block_size: BLOCK as u32, images, revoked, staged });
     let mut chunks: Vec<Chunk> = tables.chunks(CHUNK).map(Chunk::compressed).collect();
@@ -154,7 +154,7 @@ fn full_of_units(file: &File) {
     let each = u64::from(RING) / 4 - 200;
     for n in 0..4 {
         let images: Vec<u64> = (n * each..(n + 1) * each).collect();
-        ring.add(&unit_of(FIRST + n as u32, (&images, false), &[], &[]));
+        ring.add(&unit_of(FIRST + n as u32, &images, false, &[], &[]));
     }
     assert!(ring.left() < 1000);
 }
@@ -165,14 +165,14 @@ fn compressing_well(file: &File) {
     let each = HOMES / 5;
     for n in 0..5 {
         let images: Vec<u64> = (n * each..(n + 1) * each).collect();
-        ring.add(&unit_of(FIRST + n as u32, (&images, true), &[], &[]));
+        ring.add(&unit_of(FIRST + n as u32, &images, true, &[], &[]));
     }
 }
 
 /// Whose size or contents' size somebody has made as large as the ring.
 fn false_length(file: &File, field: usize) {
     let mut ring = Ring::new(file, &compressed_superblock());
-    let mut unit = unit_of(FIRST, (&[5], false), &[], &[]);
+    let mut unit = unit_of(FIRST, &[5], false, &[], &[]);
     unit[field..field + 4].copy_from_slice(&((RING - 2) * BLOCK as u32).to_le_bytes());
     if field > 4 {
         let size = u32::from_le_bytes(unit[..4].try_into().unwrap()) as usize;
@@ -190,7 +190,7 @@ fn long_tables(file: &File, revokes: bool) {
         true => (vec![7; bytes / 8], Vec::new()),
         false => (Vec::new(), vec![StagedRun { start: 3, blocks: 0, checksum: uuid_seed(&UUID) }; bytes / 16]),
     };
-    ring.add(&unit_of(FIRST, (&[], false), &revoked, &staged));
+    ring.add(&unit_of(FIRST, &[], false, &revoked, &staged));
 }
 
 /// A process of its own recovers the journal: what it says, and its peak of memory in KiB.

@@ -15,7 +15,7 @@ const CLASSIC: JournalEngine = JournalEngine::Classic;
 const COMPRESSED: JournalEngine = JournalEngine::Compressed;
 const SCALABLE: JournalEngine = JournalEngine::Scalable;
 
-fn rounds(program: &Path, format: FormatOptions, (engine, data): (JournalEngine, DataMode)) -> Report {
+fn rounds(program: &Path, format: FormatOptions, engine: JournalEngine, data: DataMode) -> Report {
     let dir = scratch_dir().unwrap();
     let setting = Setting {
         program: program.to_owned(),
@@ -31,11 +31,11 @@ fn rounds(program: &Path, format: FormatOptions, (engine, data): (JournalEngine,
     run(&setting, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
-fn nothing_is_lost(format: FormatOptions, mode: (JournalEngine, DataMode)) {
+fn nothing_is_lost(format: FormatOptions, engine: JournalEngine, data: DataMode) {
     if skips(no_fuse_mount()) {
         return;
     }
-    let report = rounds(program().unwrap(), format, mode);
+    let report = rounds(program().unwrap(), format, engine, data);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     assert_eq!((report.kills, report.rounds), (parameter("ONDOL_KILLS", 6), parameter("ONDOL_KILLS", 6)));
     assert!(report.lacks.is_empty(), "{:#?}", report.lacks);
@@ -44,53 +44,53 @@ fn nothing_is_lost(format: FormatOptions, mode: (JournalEngine, DataMode)) {
 
 #[test]
 fn ordered() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (CLASSIC, DataMode::Ordered));
+    nothing_is_lost(FormatOptions::new().block_size(4096), CLASSIC, DataMode::Ordered);
 }
 
 #[test]
 fn writeback() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (CLASSIC, DataMode::Writeback));
+    nothing_is_lost(FormatOptions::new().block_size(4096), CLASSIC, DataMode::Writeback);
 }
 
 #[test]
 fn journal() {
     let format = FormatOptions::new().block_size(1024).features("orphan_file");
-    nothing_is_lost(format, (CLASSIC, DataMode::Journal));
+    nothing_is_lost(format, CLASSIC, DataMode::Journal);
 }
 
 #[test]
 fn compressed_journal() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (COMPRESSED, DataMode::Journal));
+    nothing_is_lost(FormatOptions::new().block_size(4096), COMPRESSED, DataMode::Journal);
 }
 
 #[test]
 fn compressed_ordered() {
-    nothing_is_lost(FormatOptions::new().block_size(1024), (COMPRESSED, DataMode::Ordered));
+    nothing_is_lost(FormatOptions::new().block_size(1024), COMPRESSED, DataMode::Ordered);
 }
 
 #[test]
 fn scalable_journal() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (SCALABLE, DataMode::Journal));
+    nothing_is_lost(FormatOptions::new().block_size(4096), SCALABLE, DataMode::Journal);
 }
 
 #[test]
 fn scalable_ordered() {
-    nothing_is_lost(FormatOptions::new().block_size(1024), (SCALABLE, DataMode::Ordered));
+    nothing_is_lost(FormatOptions::new().block_size(1024), SCALABLE, DataMode::Ordered);
 }
 
 #[test]
 fn swap_journal_in_a_pool() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (JournalEngine::Swap, DataMode::Journal));
+    nothing_is_lost(FormatOptions::new().block_size(4096), JournalEngine::Swap, DataMode::Journal);
 }
 
 #[test]
 fn remap_journal_in_a_pool() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (JournalEngine::Remap, DataMode::Journal));
+    nothing_is_lost(FormatOptions::new().block_size(4096), JournalEngine::Remap, DataMode::Journal);
 }
 
 #[test]
 fn remap_ordered_in_a_pool() {
-    nothing_is_lost(FormatOptions::new().block_size(4096), (JournalEngine::Remap, DataMode::Ordered));
+    nothing_is_lost(FormatOptions::new().block_size(4096), JournalEngine::Remap, DataMode::Ordered);
 }
 
 /// A server whose recovery brings back the image as it was in the beginning.
@@ -108,6 +108,6 @@ fn a_server_that_forgets_is_found() {
     );
     std::fs::write(&forgetful, script).unwrap();
     std::fs::set_permissions(&forgetful, Permissions::from_mode(0o755)).unwrap();
-    let report = rounds(&forgetful, FormatOptions::new().block_size(4096), (CLASSIC, DataMode::Ordered));
+    let report = rounds(&forgetful, FormatOptions::new().block_size(4096), CLASSIC, DataMode::Ordered);
     assert!(!report.violations.is_empty(), "{report:?}");
 }

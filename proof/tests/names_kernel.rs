@@ -36,7 +36,7 @@ fn new_inodes_get_modes_and_acls_from_their_directory() {
                 for kind in ["create", "mkdir", "mkfifo", "tmpfile"] {
                     n += 1;
                     let name = format!("{dir}/{n}");
-                    make_as(&sides, &dir, &n.to_string(), kind, (mode, umask));
+                    make_as(&sides, &name, kind, mode, umask);
                     let why = format!("{kind} with mode {mode:o}, umask {umask:o}, default ACL {acl:?}");
                     sides.same_mode(&name, &why);
                     for acl in ["system.posix_acl_access", "system.posix_acl_default"] {
@@ -49,7 +49,8 @@ fn new_inodes_get_modes_and_acls_from_their_directory() {
 }
 
 /// Makes something by somebody with a umask.
-fn make_as(sides: &Sides, dir: &str, name: &str, kind: &str, (mode, umask): (u16, u16)) {
+fn make_as(sides: &Sides, path: &str, kind: &str, mode: u16, umask: u16) {
+    let (dir, name) = path.split_once('/').unwrap();
     let (ours, parent) = (sides.ours(), sides.ino(dir));
     let caller = Caller { umask, ..Caller::default() };
     let at = sides.path(dir).join(name);

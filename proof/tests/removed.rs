@@ -47,20 +47,27 @@ fn known(dir: &Path) -> String {
     format!("{seen:?} {read:?} {}", bytes.iter().all(|&byte| byte == 3))
 }
 
-fn space(dir: &Path) -> (u64, u64) {
+/// What is free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Space {
+    inodes: u64,
+    blocks: u64,
+}
+
+fn space(dir: &Path) -> Space {
     let StatVfs { f_ffree, f_bfree, .. } = statvfs(dir).expect("statvfs");
-    (f_ffree, f_bfree)
+    Space { inodes: f_ffree, blocks: f_bfree }
 }
 
 /// Waits for the kernel to let go of what nobody has any more.
-fn must_come_back(dir: &Path, want: (u64, u64)) {
+fn must_come_back(dir: &Path, want: Space) {
     for _ in 0..TURNS {
         if space(dir) == want {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("free inodes and blocks: {:?}, not {want:?}", space(dir));
+    panic!("free: {:?}, not {want:?}", space(dir));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::failure::{FAILED, Failure, Outcome};
 use crate::size;
 use clap::Args;
 use ondol::Exchange;
-use ondol_fuse::client;
+use ondol_fuse::client::{self, Part};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,6 +50,8 @@ pub(crate) fn exchange(args: &ExchangeArgs) -> Outcome {
         dry_run: args.dry_run,
         ..Exchange::default()
     };
-    let done = client::exchange((&args.one, args.offset), (&args.other, args.other_offset), &how);
+    let one = Part { path: &args.one, offset: args.offset };
+    let other = Part { path: &args.other, offset: args.other_offset };
+    let done = client::exchange(one, other, &how);
     done.map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }

@@ -138,24 +138,33 @@ pub fn sync(dir: &Path) -> Result<(), ClientError> {
     synced.map_err(|e| refused("sync", entry, e.into()))
 }
 
-/// Exchanges what two files of one mounted volume hold from their offsets (bytes) on, as `ondol::File::exchange` does.
+/// What a file holds from an offset (bytes) on.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Where the part begins.
+    pub offset: u64,
+}
+
+/// Exchanges what two files of one mounted volume hold from their offsets on, as `ondol::File::exchange` does.
 /// The caller must be able to read and write both.
 ///
 /// # Errors
 /// `Open`, `Table`, `NotOurs`, or `Dead` for either file; `TwoMounts`; `Exchange` says what the server has against it.
-pub fn exchange(one: (&Path, u64), other: (&Path, u64), how: &Exchange) -> Result<(), ClientError> {
-    let (entry, second) = (find(one.0)?, find(other.0)?);
+pub fn exchange(one: Part<'_>, other: Part<'_>, how: &Exchange) -> Result<(), ClientError> {
+    let (entry, second) = (find(one.path)?, find(other.path)?);
     if entry.point != second.point {
-        return Err(ClientError::TwoMounts { one: one.0.to_owned(), other: other.0.to_owned() });
+        return Err(ClientError::TwoMounts { one: one.path.to_owned(), other: other.path.to_owned() });
     }
     let open = |path: &Path| {
         let opened = File::options().read(true).write(true).open(path);
         opened.map_err(|source| dead_or(std::slice::from_ref(&entry), path, source))
     };
-    let (first, second) = (open(one.0)?, open(other.0)?);
+    let (first, second) = (open(one.path)?, open(other.path)?);
     let flag = |is: bool, bit: u64| if is { bit } else { 0 };
     let flags = flag(how.len.is_none(), 1) | flag(how.durable, 2) | flag(how.dry_run, 4) | flag(how.written_only, 8);
-    let what = format!("{EXCHANGE}{flags}.{}.{}.{}", one.1, other.1, how.len.unwrap_or(0));
+    let what = format!("{EXCHANGE}{flags}.{}.{}.{}", one.offset, other.offset, how.len.unwrap_or(0));
     let asked = || -> io::Result<()> {
         let mut ticket = [[0; 8]; 2];
         rustix::fs::fgetxattr(&second, &*what, ticket.as_flattened_mut())?;
@@ -177,7 +186,7 @@ pub fn exchange(one: (&Path, u64), other: (&Path, u64), how: &Exchange) -> Resul
             done => {
                 return done.map_err(|source| match kernel::has_no_server(&source) {
                     true => refused("exchange files on", entry.clone(), source),
-                    false => ClientError::Exchange { one: one.0.to_owned(), other: other.0.to_owned(), source },
+                    false => ClientError::Exchange { one: one.path.to_owned(), other: other.path.to_owned(), source },
                 });
             }
         }

@@ -67,7 +67,8 @@ impl Mount {
             let terms = Terms { agreed, only, shown, minixdf, opens, others_serve };
             Box::new(Dispatch::new(served, terms)) as Box<dyn Serve>
         };
-        let connected = connect((dir, &source), room, &options, wanted, server, ended);
+        let connected =
+            connect(Point { dir, source: &source }, &options, Wanted { room, flags: wanted }, server, ended);
         let (kernel, session) = connected.inspect_err(|_| {
             if let Some(Err(e)) = ops.close().map(Volume::close) {
                 tracing::error!("closing the volume: {e}");
@@ -158,12 +159,24 @@ pub(crate) fn join(session: JoinHandle<io::Result<()>>) -> Result<(), MountError
     }
 }
 
-/// Makes the mount and starts the threads that serve it, with `room` bytes for messages.
+/// Where a mount is to be, and what the table of mounts says it is of.
+pub(crate) struct Point<'a> {
+    pub(crate) dir: &'a Path,
+    pub(crate) source: &'a str,
+}
+
+/// What the kernel is asked for.
+pub(crate) struct Wanted {
+    /// Bytes of a message.
+    pub(crate) room: usize,
+    pub(crate) flags: Init,
+}
+
+/// Makes the mount and starts the threads that serve it.
 pub(crate) fn connect(
-    (dir, source): (&Path, &str),
-    room: usize,
+    Point { dir, source }: Point<'_>,
     options: &MountOptions,
-    wanted: Init,
+    Wanted { room, flags: wanted }: Wanted,
     server: impl FnOnce(Init) -> Box<dyn Serve>,
     ended: impl FnOnce() + Send + 'static,
 ) -> Result<(KernelMount, JoinHandle<io::Result<()>>), MountError> {

@@ -127,7 +127,7 @@ fn rounds(
     let mut turns = vec![Turns::default(); on.len()];
     let progress = Progress::new(u64::from(rounds) * on.len() as u64);
     for round in 1..=rounds {
-        match one_round(job, on, round, setting, interrupt, &progress) {
+        match job.one_round(on, round, setting, interrupt, &progress) {
             Ok(round) => {
                 for (turns, (guarantee, sample, device)) in turns.iter_mut().zip(round) {
                     turns.promised(guarantee);
@@ -143,24 +143,26 @@ fn rounds(
 
 type Turn = (String, Sample, Device);
 
-/// A turn of every target.
-fn one_round(
-    job: &Job,
-    on: &[Target],
-    round: u32,
-    setting: &Setting,
-    interrupt: &Interrupt,
-    progress: &Progress,
-) -> Result<Vec<Turn>, BenchError> {
-    let turns = on.iter().map(|target| {
-        interrupt.check()?;
-        progress.0.set_message(format!("round {round}: {}", target.text));
-        let outcome = turn(job, target, setting, interrupt);
-        progress.0.inc(1);
-        // What fails after a signal fails by its doing, and what does not fail is cut short.
-        interrupt.check().and(outcome)
-    });
-    turns.collect()
+impl Job {
+    /// A turn of every target.
+    fn one_round(
+        &self,
+        on: &[Target],
+        round: u32,
+        setting: &Setting,
+        interrupt: &Interrupt,
+        progress: &Progress,
+    ) -> Result<Vec<Turn>, BenchError> {
+        let turns = on.iter().map(|target| {
+            interrupt.check()?;
+            progress.0.set_message(format!("round {round}: {}", target.text));
+            let outcome = turn(self, target, setting, interrupt);
+            progress.0.inc(1);
+            // What fails after a signal fails by its doing, and what does not fail is cut short.
+            interrupt.check().and(outcome)
+        });
+        turns.collect()
+    }
 }
 
 /// A bar on a terminal, gone when the work is over or has failed.

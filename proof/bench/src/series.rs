@@ -84,20 +84,28 @@ impl Part for Report {
     }
 }
 
-/// Measures one after the other of `parts`, each named by `head` and called `part`, and keeps what was measured,
-/// whatever becomes of the rest. `keep` is told of each, and whether the outcome is still partial.
+/// What is measured part by part.
+pub(crate) struct Parts<'a, P> {
+    /// What one is called.
+    pub(crate) called: &'static str,
+    pub(crate) all: &'a [P],
+    /// The heading of one.
+    pub(crate) head: &'a dyn Fn(&P) -> String,
+}
+
+/// Measures one part after the other and keeps what was measured, whatever becomes of the rest. `keep` is told of each,
+/// and whether the outcome is still partial.
 pub(crate) fn run<P, O: Outcome, R: Part>(
     book: &mut Book<'_>,
-    (part, parts): (&'static str, &[P]),
+    parts: &Parts<'_, P>,
     outcome: &mut O,
-    head: impl Fn(&P) -> String,
     mut measure: impl FnMut(&P) -> Result<R, BenchError>,
     mut keep: impl FnMut(&mut O, &P, R, bool),
 ) -> Result<(), BenchError> {
-    let of = parts.len();
+    let of = parts.all.len();
     let mut failed = None;
-    for (done, one) in parts.iter().enumerate() {
-        let head = head(one);
+    for (done, one) in parts.all.iter().enumerate() {
+        let (part, head) = (parts.called, (parts.head)(one));
         let passed = so_far(book.begun.elapsed(), done, of);
         eprintln!("ondol bench {}: {part} {} of {of}, {head}; {passed}", book.name, done + 1);
         let result = match measure(one) {

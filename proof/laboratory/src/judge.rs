@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::names::Names;
 use crate::rot::Flip;
 use crate::run::Run;
-use crate::subject::{Description, Subject};
+use crate::subject::{Description, Subject, Told};
 use ondol::{DataMode, JournalEngine, OpenOptions, Options, RecoverReport, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_coverage::{Heard, NOTHING};
@@ -196,7 +196,9 @@ impl<R: VolumeRun> Subject for R {
             Err(refusal) => Err(wrong(format!("the refusal does not name the log: {refusal}"))),
         }
     }
+}
 
+impl<R: VolumeRun> Told for R {
     fn names(&self) -> Names {
         // Of what was there at the begin, and of what is there at the end.
         let media = VolumeRun::media(self);

@@ -42,4 +42,4 @@ pub use image::Kind as Image;
 pub use judge::VolumeRun;
 pub use names::Names;
 pub use prey::{Prey, Replayed, data_word};
-pub use subject::{Description, Subject};
+pub use subject::{Description, Subject, Told};

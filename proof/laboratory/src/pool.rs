@@ -4,7 +4,7 @@
 //! durable when it returns. Before it was made there may also be the older pool that it takes the place of, or it is
 //! refused, as no pool or a damaged one, because nothing was promised yet. Areas begin with zeros, whatever was there.
 
-use crate::subject::{Description, Subject};
+use crate::subject::{Description, Subject, Told};
 use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_medium::{AreaKind, Domain, Header, Nvm, Pool, PoolError, PoolSpec};
@@ -160,7 +160,9 @@ impl Subject for PoolRun {
     fn second_opinion(&self, _layers: &[Layer], _events: usize) -> Result<(), String> {
         Ok(())
     }
+}
 
+impl Told for PoolRun {
     fn describe(&self) -> Description {
         let text = format!("a pool of {SIZE} bytes on {} memory: made, attached, given areas, detached\n", self.domain);
         let mut arguments = format!("--workload pool --domain {}", self.domain);

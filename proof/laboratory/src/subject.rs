@@ -10,7 +10,7 @@ use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_schedule::Schedule;
 
 /// A recorded run of something, and what must hold of it after a crash.
-pub trait Subject: Sync {
+pub trait Subject: Told {
     /// What a recovered state was found to be, for as long as nothing changes it.
     type Matched: Clone + Send;
 
@@ -96,7 +96,10 @@ pub trait Subject: Sync {
     fn judge_flipped(&self, _layers: &[Layer], _flip: Flip, _events: usize) -> Result<(), String> {
         Ok(())
     }
+}
 
+/// What is told of a run when something is wrong with it.
+pub trait Told: Sync {
     /// What blocks of the media are.
     fn names(&self) -> Names {
         Names::default()

@@ -9,7 +9,7 @@ pub(crate) mod starts;
 use crate::after::record_after;
 use crate::log::{self, Log};
 use crate::run::Run;
-use crate::subject::{Description, Subject};
+use crate::subject::{Description, Subject, Told};
 use ondol::DataMode;
 use ondol_coverage::{Heard, listen};
 use ondol_env::sync::Arc;
@@ -127,7 +127,9 @@ impl Subject for ToolRun {
         let is_sound = self.of.is_sound() && Place::on(&stores).recover().is_ok();
         is_sound.then(|| record_after(layers, &image::options(DataMode::Ordered), seed))
     }
+}
 
+impl Told for ToolRun {
     fn describe(&self) -> Description {
         self.description.clone()
     }

@@ -2,7 +2,7 @@
 
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{CasePath, Limits, Watch, explore, replay};
-use ondol_laboratory::{Description, Subject};
+use ondol_laboratory::{Description, Subject, Told};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, UNIT};
 
 /// A record of two units, another write that nobody reads, and home, which gets what the record says.
@@ -81,7 +81,9 @@ impl Subject for System {
     fn second_opinion(&self, _: &[Layer], _: usize) -> Result<(), String> {
         Ok(())
     }
+}
 
+impl Told for System {
     fn describe(&self) -> Description {
         Description::default()
     }

@@ -8,7 +8,7 @@
 
 use ondol_env::sync::{Arc, Mutex};
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::{Description, Subject};
+use ondol_laboratory::{Description, Subject, Told};
 use ondol_power::{Event, Kind, LINE, Layer, Medium, PowerDomain, Sampling, UNIT, WORD};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,9 @@ impl Subject for Looker {
     fn second_opinion(&self, _: &[Layer], _: usize) -> Result<(), String> {
         Ok(())
     }
+}
 
+impl Told for Looker {
     fn describe(&self) -> Description {
         Description::default()
     }

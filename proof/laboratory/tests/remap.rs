@@ -3,6 +3,8 @@
 
 mod pool;
 
+use pool::Wanted;
+
 use ondol::JournalEngine::Remap;
 use ondol_laboratory::plants::REMAP;
 use ondol_laboratory::workload::Mount;
@@ -10,7 +12,8 @@ use ondol_laboratory::workload::Mount;
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
     let how = [(Remap, Mount::Tight), (Remap, Mount::Roomy)];
-    pool::a_life_leaves_prefixes(&how, 50, (35, 20), ("crates/journal/src/scalable", 20));
+    let wanted = Wanted { distinct: 35, nested: 20, module: "crates/journal/src/scalable", percent: 20 };
+    pool::a_life_leaves_prefixes(&how, 50, wanted);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 mod pool;
 
+use pool::Wanted;
+
 use ondol::JournalEngine::{Classic, Swap};
 use ondol_laboratory::plants::SWAP;
 use ondol_laboratory::workload::Mount;
@@ -10,7 +12,8 @@ use ondol_laboratory::workload::Mount;
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
     let how = [(Swap, Mount::Tight), (Swap, Mount::Roomy), (Classic, Mount::Tight)];
-    pool::a_life_leaves_prefixes(&how, 80, (60, 50), ("crates/page-table", 12));
+    let wanted = Wanted { distinct: 60, nested: 50, module: "crates/page-table", percent: 12 };
+    pool::a_life_leaves_prefixes(&how, 80, wanted);
 }
 
 #[test]

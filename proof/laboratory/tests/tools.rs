@@ -6,7 +6,7 @@ use ondol_faults::{Defect, Subject};
 use ondol_laboratory::Prey;
 use ondol_laboratory::coverage::is_executed;
 use ondol_laboratory::explore::{Limits, Watch};
-use ondol_laboratory::hunt::{Budget, Found, hunt_tools};
+use ondol_laboratory::hunt::{Budget, Found, Members, hunt_tools};
 use ondol_laboratory::tools::Family;
 use ondol_testkit::image;
 
@@ -26,7 +26,8 @@ fn is_possible() -> bool {
 
 fn nothing_in(family: Family, about: u64) -> Found {
     let names = family.names();
-    let hunted = hunt_tools(&prey(None, about), (family, &names), (Budget::default(), false), &Watch::default());
+    let members = Members { family, names: &names };
+    let hunted = hunt_tools(&prey(None, about), members, Budget::default(), false, &Watch::default());
     let found = hunted.expect("a hunt");
     let report = &found.report;
     assert!(report.violations.is_empty(), "{}", report.violations[0]);
@@ -72,8 +73,8 @@ fn planted_defects_are_found() {
         assert!(planted.iter().any(|(one, _)| one == defect), "{defect} is not tried");
     }
     for (defect, name) in planted {
-        let (names, once) = ([name.to_owned()], (Budget::default(), false));
-        let hunted = hunt_tools(&prey(Some(defect), 200), (Family::Tools, &names), once, &Watch::default());
+        let members = Members { family: Family::Tools, names: &[name.to_owned()] };
+        let hunted = hunt_tools(&prey(Some(defect), 200), members, Budget::default(), false, &Watch::default());
         assert!(!hunted.expect("a build with defects").report.violations.is_empty(), "{defect}: not found in {name}");
     }
 }

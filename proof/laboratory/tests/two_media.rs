@@ -10,7 +10,7 @@ use ondol_env::sync::Arc;
 use ondol_faults::Defect;
 use ondol_laboratory::explore::{Limits, Report, Watch, explore, replay, smallest};
 use ondol_laboratory::workload::from_text;
-use ondol_laboratory::{Description, Image, Prey, Subject};
+use ondol_laboratory::{Description, Image, Prey, Subject, Told};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
 use ondol_stores::Recorder;
@@ -143,7 +143,9 @@ impl Subject for System {
     fn second_opinion(&self, _layers: &[Layer], _events: usize) -> Result<(), String> {
         Ok(())
     }
+}
 
+impl Told for System {
     fn describe(&self) -> Description {
         Description::default()
     }

@@ -212,7 +212,7 @@ impl Run<'_> {
 }
 
 /// Commits of all runs, and those that were refused because files had become shorter.
-fn run((media, ground): (Media, Ground), options: &Options, seed: u64) -> (usize, usize) {
+fn run(media: Media, ground: &Ground, options: &Options, seed: u64) -> (usize, usize) {
     let (mut names, mut files) = ([0, 1, 2], vec![Vec::new(); 3]);
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (mut commits, mut refused) = (0, 0);
@@ -220,7 +220,7 @@ fn run((media, ground): (Media, Ground), options: &Options, seed: u64) -> (usize
         let volume = opened(&media, options);
         (names, files, random) = {
             let held = Vec::new();
-            let mut run = Run { volume: &volume, ground: &ground, names, files, held, random, commits: 0, refused: 0 };
+            let mut run = Run { volume: &volume, ground, names, files, held, random, commits: 0, refused: 0 };
             (0..150).for_each(|n| run.step(n));
             (commits, refused) = (commits + run.commits, refused + run.refused);
             (run.names, run.files, run.random)
@@ -251,7 +251,11 @@ fn maps_in_a_pool_are_what_they_were_and_what_is_stored_and_commits_are_whole() 
     ];
     for engine in engines {
         let options = Options::parse(&format!("journal={engine}")).unwrap();
-        many(|seed| run(Ground::in_pool(), &options, seed), engine);
+        let once = |seed| {
+            let (media, ground) = Ground::in_pool();
+            run(media, &ground, &options, seed)
+        };
+        many(once, engine);
     }
 }
 
@@ -260,7 +264,11 @@ fn maps_of_files_on_a_disk_are_copies_and_commit_in_the_same_way() {
     // A home that takes batches is no disk.
     let is_on_disk = |setup: &Setup| !setup.lies_in_pool() && setup.engine != ondol::JournalEngine::Batch;
     for setup in Setup::ALL.into_iter().filter(is_on_disk) {
-        many(|seed| run(Ground::on_disk(setup), &setup.options(), seed), &format!("{setup:?}"));
+        let once = |seed| {
+            let (media, ground) = Ground::on_disk(setup);
+            run(media, &ground, &setup.options(), seed)
+        };
+        many(once, &format!("{setup:?}"));
     }
 }
 

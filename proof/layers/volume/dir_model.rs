@@ -168,7 +168,28 @@ impl Model {
         }
     }
 
-    fn rename(&mut self, (from, a): (usize, &[u8]), (to, b): (usize, &[u8]), how: Rename) -> Answer {
+    fn made_new(
+        &mut self,
+        dir: usize,
+        name: &[u8],
+        file_type: FileType,
+        target: &[u8],
+        made: Result<ondol_volume::Attr, Error>,
+    ) {
+        let expected = match (name.len() > 255, self.find(dir, name)) {
+            (true, _) => Answer::TooLong,
+            (_, Some(_)) => Answer::Exists,
+            _ => Answer::Done,
+        };
+        let ino = made.as_ref().map_or(0, |a| a.ino);
+        assert_eq!(answer(made), expected);
+        if expected == Answer::Done {
+            let id = self.add(file_type, ino, dir, target);
+            self.attach(dir, name, id);
+        }
+    }
+
+    fn rename(&mut self, from: usize, a: &[u8], to: usize, b: &[u8], how: Rename) -> Answer {
         if a.len() > 255 || b.len() > 255 {
             return Answer::TooLong;
         }
@@ -240,7 +261,7 @@ fn apply(fs: &Fs, model: &mut Model, step: &Step) {
         Step::Symlink(d, n, len) => {
             let (dir, name, target) = (model.dir(d), name(n), vec![b't'; usize::from(len) + 1]);
             let made = v.names().symlink(model.objects[&dir].ino, &name, &target, USER);
-            made_new(model, dir, &name, FileType::Symlink, &target, made);
+            model.made_new(dir, &name, FileType::Symlink, &target, made);
         }
         Step::Link(o, d, n) => {
             let (Some(id), dir, name) = (model.pick(o, |o| o.links > 0), model.dir(d), name(n)) else { return };
@@ -267,7 +288,7 @@ fn apply(fs: &Fs, model: &mut Model, step: &Step) {
             let how = [Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][usize::from(how % 4)];
             let (from, a, to, b) = (model.dir(a), name(b), model.dir(c), name(d));
             let found = v.names().rename(model.objects[&from].ino, &a, model.objects[&to].ino, &b, how);
-            assert_eq!(answer(found), model.rename((from, &a), (to, &b), how), "{step:?}");
+            assert_eq!(answer(found), model.rename(from, &a, to, &b, how), "{step:?}");
         }
         Step::Open(o) => {
             let Some(id) = model.pick(o, |o| o.links > 0) else { return };
@@ -308,28 +329,7 @@ fn create(fs: &Fs, model: &mut Model, d: u8, name: &[u8], t: u8) {
         4 => (FileType::CharDevice, v.names().mknod(parent, name, 0o020_600, Device { major: 1, minor: 3 }, USER)),
         _ => (FileType::Regular, v.names().create(parent, name, 0o644, USER)),
     };
-    made_new(model, dir, name, file_type, b"", made);
-}
-
-fn made_new(
-    model: &mut Model,
-    dir: usize,
-    name: &[u8],
-    file_type: FileType,
-    target: &[u8],
-    made: Result<ondol_volume::Attr, Error>,
-) {
-    let expected = match (name.len() > 255, model.find(dir, name)) {
-        (true, _) => Answer::TooLong,
-        (_, Some(_)) => Answer::Exists,
-        _ => Answer::Done,
-    };
-    let ino = made.as_ref().map_or(0, |a| a.ino);
-    assert_eq!(answer(made), expected);
-    if expected == Answer::Done {
-        let id = model.add(file_type, ino, dir, target);
-        model.attach(dir, name, id);
-    }
+    model.made_new(dir, name, file_type, b"", made);
 }
 
 /// Compares everything that can be seen.

@@ -10,6 +10,62 @@ use ondol_volume::{Error, Fallocate, Ino, Seek};
 struct Model(Vec<u8>);
 
 impl Model {
+    /// One random change of one file, and of the model. Without `extents`, only holes can be made of ranges.
+    fn change(&mut self, rig: &Rig, random: &mut Random, ino: Ino, span: u64, extents: bool) {
+        let at = random.below(span);
+        let len = 1 + if random.below(4) == 0 { random.below(span / 2) } else { random.below(9000) };
+        let vol = &rig.vol;
+        let range = (at as usize, len as usize);
+        match random.below(14) {
+            kind @ 7..=10 if !extents => {
+                use Fallocate::{Allocate, KeepSize, ZeroRange, ZeroRangeKeepSize};
+                let how = [ZeroRange, ZeroRangeKeepSize, Allocate, KeepSize][kind as usize - 7];
+                let refused = vol.files().fallocate(ino, how, at, len);
+                assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+            }
+            0..=3 => {
+                let bytes = random.bytes(len as usize);
+                assert_eq!(vol.files().write(ino, at, &bytes).unwrap(), bytes.len());
+                self.write(range.0, &bytes);
+            }
+            4 => {
+                let bytes = random.bytes(len as usize);
+                assert_eq!(vol.files().append(ino, &bytes).unwrap(), self.0.len() as u64);
+                self.0.extend_from_slice(&bytes);
+            }
+            5 => {
+                let size = random.below(self.0.len() as u64 + 5000);
+                vol.files().truncate(ino, size).unwrap();
+                self.0.resize(size as usize, 0);
+            }
+            6 => {
+                vol.files().fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
+                self.zero(range.0, range.1, false);
+            }
+            7 => {
+                vol.files().fallocate(ino, Fallocate::ZeroRange, at, len).unwrap();
+                self.zero(range.0, range.1, true);
+            }
+            8 => {
+                vol.files().fallocate(ino, Fallocate::ZeroRangeKeepSize, at, len).unwrap();
+                self.zero(range.0, range.1, false);
+            }
+            9 => {
+                vol.files().fallocate(ino, Fallocate::Allocate, at, len).unwrap();
+                self.0.resize(self.0.len().max(range.0 + range.1), 0);
+            }
+            10 => vol.files().fallocate(ino, Fallocate::KeepSize, at, len).unwrap(),
+            11 | 12 if extents => shift(rig, random, ino, self),
+            _ => rig.env.advance(random.below(2) * 1_000_000),
+        }
+        assert_eq!(vol.getattr(ino).unwrap().size, self.0.len() as u64);
+        let from = random.below(self.0.len() as u64 + 1) as usize;
+        let mut buf = vec![0xEE; random.below(20_000) as usize];
+        let n = vol.files().read(ino, from as u64, &mut buf).unwrap();
+        assert_eq!(n, buf.len().min(self.0.len() - from));
+        assert!(buf[..n] == self.0[from..from + n], "inode {ino} differs in {from}..{}", from + n);
+    }
+
     fn write(&mut self, at: usize, bytes: &[u8]) {
         self.0.resize(self.0.len().max(at + bytes.len()), 0);
         self.0[at..at + bytes.len()].copy_from_slice(bytes);
@@ -45,62 +101,6 @@ fn shift(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model) {
     }
 }
 
-/// One random change of one file, and of its model. Without `extents`, only holes can be made of ranges.
-fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64, extents: bool) {
-    let at = random.below(span);
-    let len = 1 + if random.below(4) == 0 { random.below(span / 2) } else { random.below(9000) };
-    let vol = &rig.vol;
-    let range = (at as usize, len as usize);
-    match random.below(14) {
-        kind @ 7..=10 if !extents => {
-            use Fallocate::{Allocate, KeepSize, ZeroRange, ZeroRangeKeepSize};
-            let how = [ZeroRange, ZeroRangeKeepSize, Allocate, KeepSize][kind as usize - 7];
-            let refused = vol.files().fallocate(ino, how, at, len);
-            assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
-        }
-        0..=3 => {
-            let bytes = random.bytes(len as usize);
-            assert_eq!(vol.files().write(ino, at, &bytes).unwrap(), bytes.len());
-            model.write(range.0, &bytes);
-        }
-        4 => {
-            let bytes = random.bytes(len as usize);
-            assert_eq!(vol.files().append(ino, &bytes).unwrap(), model.0.len() as u64);
-            model.0.extend_from_slice(&bytes);
-        }
-        5 => {
-            let size = random.below(model.0.len() as u64 + 5000);
-            vol.files().truncate(ino, size).unwrap();
-            model.0.resize(size as usize, 0);
-        }
-        6 => {
-            vol.files().fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
-            model.zero(range.0, range.1, false);
-        }
-        7 => {
-            vol.files().fallocate(ino, Fallocate::ZeroRange, at, len).unwrap();
-            model.zero(range.0, range.1, true);
-        }
-        8 => {
-            vol.files().fallocate(ino, Fallocate::ZeroRangeKeepSize, at, len).unwrap();
-            model.zero(range.0, range.1, false);
-        }
-        9 => {
-            vol.files().fallocate(ino, Fallocate::Allocate, at, len).unwrap();
-            model.0.resize(model.0.len().max(range.0 + range.1), 0);
-        }
-        10 => vol.files().fallocate(ino, Fallocate::KeepSize, at, len).unwrap(),
-        11 | 12 if extents => shift(rig, random, ino, model),
-        _ => rig.env.advance(random.below(2) * 1_000_000),
-    }
-    assert_eq!(vol.getattr(ino).unwrap().size, model.0.len() as u64);
-    let from = random.below(model.0.len() as u64 + 1) as usize;
-    let mut buf = vec![0xEE; random.below(20_000) as usize];
-    let n = vol.files().read(ino, from as u64, &mut buf).unwrap();
-    assert_eq!(n, buf.len().min(model.0.len() - from));
-    assert!(buf[..n] == model.0[from..from + n], "inode {ino} differs in {from}..{}", from + n);
-}
-
 /// Data runs cover every byte that is not zero; what lies outside them is zeros.
 fn check_seek(rig: &Rig, ino: Ino, model: &Model) {
     let mut at = 0;
@@ -128,7 +128,7 @@ fn with_setup(mkfs_args: &[&str], size: &str, span: u64, seed: u64) {
         let rig = mount(bytes);
         for _ in 0..60 {
             let i = random.below(3) as usize;
-            change(&rig, &mut random, inos[i], &mut models[i], span, extents);
+            models[i].change(&rig, &mut random, inos[i], span, extents);
             if random.below(10) == 0 {
                 rig.vol.sync().unwrap();
             }

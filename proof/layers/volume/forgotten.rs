@@ -17,11 +17,17 @@ over_setups! {
 
 const IMAGES: [&[&str]; 3] = [&["-b", "1024"], &["-b", "4096", "-O", "orphan_file"], &["-b", "1024", "-O", "ea_inode"]];
 
-/// Free inodes and blocks, with everything durable.
-fn free(fs: &Fs) -> (u64, u64) {
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Free {
+    inodes: u64,
+    blocks: u64,
+}
+
+/// What is free, with everything durable.
+fn free(fs: &Fs) -> Free {
     fs.volume.sync().expect("sync");
     let stat = fs.volume.statfs();
-    (stat.files_free, stat.free)
+    Free { inodes: stat.files_free, blocks: stat.free }
 }
 
 fn file(fs: &Fs, name: &str) -> Ino {
@@ -78,11 +84,12 @@ fn what_is_known_lives_until_it_is_forgotten() {
             must_be_gone(&fs, ino, "forgotten");
         }
         // Values in inodes of their own come free, too, and are not in what was said before.
-        let (files, blocks) = free(&fs);
-        assert!(soon.free > full.1 && soon.free <= blocks, "{options:?}: {soon:?} said, {blocks} free");
-        assert!(soon.files_free > full.0 && soon.files_free <= files, "{options:?}: {soon:?} said, {files} free");
+        let Free { inodes, blocks } = free(&fs);
+        assert!(soon.free > full.blocks && soon.free <= blocks, "{options:?}: {soon:?} said, {blocks} free");
+        let said = soon.files_free;
+        assert!(said > full.inodes && said <= inodes, "{options:?}: {soon:?} said, {inodes} free");
         let now = v.inode_ops().statfs_forgetting();
-        assert_eq!((now.files_free, now.free), (files, blocks), "{options:?}: nobody waits any more");
+        assert_eq!((now.files_free, now.free), (inodes, blocks), "{options:?}: nobody waits any more");
         v.names().unlink(ROOT, b"replaced").expect("unlink");
         assert_eq!(free(&fs), empty, "{options:?}");
         assert_clean(&fs.unmounted(), "all gone");
@@ -140,7 +147,8 @@ fn what_is_being_deleted_counts_as_free() {
 }
 
 /// How often somebody could ask while it went on.
-fn seen_while_deleting(fs: &Fs, (files, blocks): (u64, u64)) -> u32 {
+fn seen_while_deleting(fs: &Fs, empty: Free) -> u32 {
+    let Free { inodes, blocks } = empty;
     let v = &fs.volume;
     let ino = fs.create(ROOT, "large");
     v.inode_ops().looked_up(ino);
@@ -160,7 +168,7 @@ fn seen_while_deleting(fs: &Fs, (files, blocks): (u64, u64)) -> u32 {
             let now = v.inode_ops().statfs_forgetting();
             // Until the request to forget comes, the file has its blocks.
             if now.free > blocks / 2 {
-                assert!(now.free >= blocks && now.files_free >= files, "{now:?} of {files} and {blocks}");
+                assert!(now.free >= blocks && now.files_free >= inodes, "{now:?} of {inodes} and {blocks}");
                 seen += 1;
             }
         }
@@ -196,7 +204,7 @@ fn forgetting_may_meet_the_end() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
         let v = &fs.volume;
-        let empty = free(&fs).0;
+        let empty = free(&fs).inodes;
         for round in 0..6 {
             let inos: Vec<Ino> = (0..120).map(|n| file_of(&fs, &format!("{round}-{n}"))).collect();
             (0..120).for_each(|n| v.names().unlink(ROOT, format!("{round}-{n}").as_bytes()).expect("unlink"));
@@ -205,7 +213,7 @@ fn forgetting_may_meet_the_end() {
                 scope.spawn(|| v.inode_ops().process_orphans().map(drop).expect("orphans"));
             });
             v.inode_ops().process_orphans().expect("orphans");
-            assert_eq!(free(&fs).0, empty, "{options:?}");
+            assert_eq!(free(&fs).inodes, empty, "{options:?}");
         }
         assert_clean(&fs.unmounted(), "both");
     }

@@ -52,14 +52,14 @@ pub(crate) fn run(args: &Arguments, drawn: &[Chosen]) -> Result<(), String> {
                 hunt.require_sound("classic", BASELINE)?;
                 let (found, more) = hunt.in_laboratory(chosen, seconds)?;
                 let verdict = if found.is_some() { FOUND } else { SURVIVES };
-                hunt.note(chosen, (verdict, seconds, spent + more), &found.unwrap_or_default())?;
+                hunt.note(chosen, verdict, seconds, spent + more, &found.unwrap_or_default())?;
             }
         }
     }
     for chosen in drawn {
         if let (Some(SURVIVES), seconds, spent) = hunt.so_far(chosen) {
             let verdict = if hunt.fails_tests(chosen)? { TESTS } else { ALIVE };
-            hunt.note(chosen, (verdict, seconds, spent), "")?;
+            hunt.note(chosen, verdict, seconds, spent, "")?;
         }
     }
     hunt.table(drawn);
@@ -104,7 +104,7 @@ impl Hunt<'_> {
     }
 
     /// Prints what became of a mutant, and keeps it for a run that goes on after this one.
-    fn note(&mut self, chosen: &Chosen, (verdict, seconds, spent): (&str, u64, f64), by: &str) -> Result<(), String> {
+    fn note(&mut self, chosen: &Chosen, verdict: &str, seconds: u64, spent: f64, by: &str) -> Result<(), String> {
         let (number, name) = (chosen.number, chosen.name());
         println!("{number} {name}: {verdict}, {spent:.1} s{}{by}", if by.is_empty() { "" } else { ", " });
         let line = json!({

@@ -99,19 +99,25 @@ fn run(place: &Path, chunk: u64, delay: Duration, only: Option<&str>) -> Result 
         lab.volume.close()?;
         // Gives the lease back: the next workload makes a volume in its place.
         home.close()?;
-        print(name, (chunk, delay), (operations, at_once), (before, after), took);
+        print(&Line { name, chunk, delay, operations, at_once, before, after, took });
         store.follow(Plan::default());
     }
     Ok(())
 }
 
-fn print(
-    name: &str,
-    (chunk, delay): (u64, Duration),
-    (operations, at_once): (u64, u64),
-    (a, b): (Counts, Counts),
+struct Line<'a> {
+    name: &'a str,
+    chunk: u64,
+    delay: Duration,
+    operations: u64,
+    at_once: u64,
+    before: Counts,
+    after: Counts,
     took: Duration,
-) {
+}
+
+fn print(line: &Line<'_>) {
+    let Line { name, chunk, delay, operations, at_once, before: a, after: b, took } = line;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     println!(
         "| {name} | {} | {} | {operations} | {} | {} | {} | {:.1} | {:.1} | {:.2} |",

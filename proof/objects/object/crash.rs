@@ -55,7 +55,7 @@ fn run(store: &Unruly, size: u64, opening: &Opening) -> (States, Vec<(usize, u64
         let discard = (at(first + 4), at(random.below(3) + 1));
         let number = home.submit(&[(at(first), &bytes)], &[discard]).unwrap();
         model[at(first) as usize..][..bytes.len()].copy_from_slice(&bytes);
-        model[unused(size, discard)].fill(0);
+        model[unused(size, discard.0, discard.1)].fill(0);
         states.insert(number, model.clone());
         if random.below(3) > 0 {
             home.settle(number).unwrap();

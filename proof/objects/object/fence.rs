@@ -93,14 +93,24 @@ fn whoever_is_idle_learns_it_when_the_lease_is_renewed() {
     assert!(matches!(cause(&old.flush().unwrap_err()), HomeError::Fenced { .. }));
 }
 
+/// How long two writers race.
+#[derive(Clone, Copy)]
+struct Race {
+    /// How often each takes the volume, at least.
+    rounds: u64,
+    /// How many batches it then writes.
+    batches: u64,
+}
+
 /// Two writers take the volume from each other. Each batch has two blocks of its own, beside those of others in larger
 /// chunks, so that all that was acknowledged must be there in the end, and a batch in it whole or not at all.
-fn race(store: &Unruly, size: u64, rounds_and_batches: (u64, u64), seed: u64) {
-    race_in(&|| bucket(store.clone()), size, rounds_and_batches, seed);
+fn race(store: &Unruly, size: u64, how: Race, seed: u64) {
+    race_in(&|| bucket(store.clone()), size, how, seed);
 }
 
 /// The same in a bucket that each opening reaches anew.
-fn race_in(reach: &(dyn Fn() -> Bucket + Sync), size: u64, (rounds, batches): (u64, u64), seed: u64) {
+fn race_in(reach: &(dyn Fn() -> Bucket + Sync), size: u64, how: Race, seed: u64) {
+    let Race { rounds, batches } = how;
     const PAIRS: u64 = 1 << 20;
     let home = Home::make(&reach(), making_of(size, 2 * PAIRS), &opening()).unwrap();
     home.close().unwrap();
@@ -165,14 +175,14 @@ fn race_in(reach: &(dyn Fn() -> Bucket + Sync), size: u64, (rounds, batches): (u
 
 #[test]
 fn two_writers_race_in_memory() {
-    race(&unruly(), 4 << 10, (150, 6), 1);
-    race(&unruly(), 16 << 10, (50, 6), 4);
-    race(&unruly(), 64 << 10, (50, 6), 5);
+    race(&unruly(), 4 << 10, Race { rounds: 150, batches: 6 }, 1);
+    race(&unruly(), 16 << 10, Race { rounds: 50, batches: 6 }, 4);
+    race(&unruly(), 64 << 10, Race { rounds: 50, batches: 6 }, 5);
 }
 
 #[test]
 fn two_writers_race_in_a_directory() {
-    race(&directory(&tempfile::tempdir().unwrap()), 4 << 10, (60, 6), 2);
+    race(&directory(&tempfile::tempdir().unwrap()), 4 << 10, Race { rounds: 60, batches: 6 }, 2);
 }
 
 #[test]
@@ -180,7 +190,7 @@ fn two_writers_race_over_a_store_that_delays_and_reorders() {
     for (size, rounds) in [(4 << 10, 100), (64 << 10, 40)] {
         let store = unruly();
         store.follow(Plan { seed: 3, turns: 40, held: 200, latency: Duration::from_millis(1), ..Plan::default() });
-        race(&store, size, (rounds, 40), 3);
+        race(&store, size, Race { rounds, batches: 40 }, 3);
     }
 }
 
@@ -190,5 +200,5 @@ fn two_writers_race_in_a_real_bucket() {
     let target = std::env::var("ONDOL_TEST_BUCKET").expect("ONDOL_TEST_BUCKET names a bucket and a prefix") + "/race";
     let reach = || Place::parse(&target).expect("a place").and_then(|place| place.bucket(true)).unwrap();
     // Openings take long there: so that they meet whoever writes, more is written.
-    race_in(&reach, 4 << 10, (120, 40), 4);
+    race_in(&reach, 4 << 10, Race { rounds: 120, batches: 40 }, 4);
 }

@@ -56,7 +56,7 @@ fn making_of(size: u64, blocks: u64) -> Making {
 }
 
 /// What is zeros after a discard: whole chunks alone.
-fn unused(size: u64, (offset, len): (u64, u64)) -> std::ops::Range<usize> {
+fn unused(size: u64, offset: u64, len: u64) -> std::ops::Range<usize> {
     let (from, to) = (offset.next_multiple_of(size), (offset + len) / size * size);
     from as usize..to.max(from) as usize
 }

@@ -131,7 +131,7 @@ impl Rig {
     }
 
     /// What lies in several pages is read at once; each block of it is as it was at some time meanwhile.
-    fn reads(&self, (block, count): (u64, u64)) {
+    fn reads(&self, block: u64, count: u64) {
         let of = |count: fn(&Owner) -> &AtomicUsize| -> Vec<_> {
             self.owners.iter().map(|owner| count(owner).load(SeqCst)).collect()
         };
@@ -184,7 +184,7 @@ pub fn threads(number: u64, about: u64) -> Shown {
             })
             .collect();
         let rig = rig.clone();
-        all.push(Box::new(move || reads.into_iter().for_each(|read| rig.reads(read))));
+        all.push(Box::new(move || reads.into_iter().for_each(|(block, count)| rig.reads(block, count))));
         all
     };
     let (rig, reads) = new();

@@ -5,7 +5,6 @@
 use super::Terms;
 use super::answer::Answering;
 use crate::ops::Ops;
-use crate::proto::Header;
 use crate::proto::numbers::Init;
 use crate::proto::wire::IoctlIn;
 use crate::words::{ino, sender};
@@ -47,7 +46,8 @@ struct TrimRange {
 }
 
 /// Serves one command; those that nobody knows are answered with ENOTTY.
-pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &Header, how: &IoctlIn, data: &[u8]) {
+pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, how: &IoctlIn, data: &[u8]) {
+    let header = answer.header;
     let (ino, from) = (ino(header.nodeid), sender(header));
     let room = how.out_size as usize;
     let tell = |bytes: &[u8]| answer.ioctl(bytes.get(..room).unwrap_or(bytes));

@@ -14,7 +14,7 @@ use crate::channel::Channel;
 use crate::coming::{Coming, Serve};
 use crate::flags::{DIR, FILE, TTL};
 use crate::ops::{
-    Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Ops, Range, Sender, SetAttribute, Ticket, UNTOLD, Write,
+    Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Named, Ops, Range, Sender, SetAttribute, Ticket, UNTOLD, Write,
 };
 use crate::options::Shown;
 use crate::proto::numbers::{self, Init};
@@ -147,7 +147,7 @@ impl Dispatch {
             }
             O::Readdir(what) => self.readdir(answer, header, &what),
             O::Readdirplus(what) => self.readdirplus(answer, header, &what),
-            O::Ioctl(how, data) => ioctl::serve(ops, &self.terms, answer, header, &how, data),
+            O::Ioctl(how, data) => ioctl::serve(ops, &self.terms, answer, &how, data),
             O::Fallocate(what) => self.fallocate(answer, header, &what),
             O::CopyFileRange { what, wide } => self.copy(answer, header, &what, wide),
             // Without it the kernel takes all of a file for data: here it has some that nobody has heard of.
@@ -198,7 +198,8 @@ impl Dispatch {
             O::Unlink(name) => answer.done(ops.unlink(at, name, from)),
             O::Rmdir(name) => answer.done(ops.rmdir(at, name, from)),
             O::Rename { name, new_dir, new_name, flags } => {
-                answer.done(ops.rename((at, name), (ino(new_dir), new_name), rename_how(flags, from), from));
+                let (old, new) = (Named { dir: at, name }, Named { dir: ino(new_dir), name: new_name });
+                answer.done(ops.rename(old, new, rename_how(flags, from), from));
             }
             O::Link { node, name } => answer.entry(ops.link(ino(node), at, name, from)),
             _ => answer.error(Errno::NOSYS),

@@ -25,6 +25,7 @@ pub(crate) use count::{Counters, Op};
 pub(crate) use exchange::Asked;
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};
+pub(crate) use names::Named;
 pub(crate) use sender::{Sender, UNTOLD};
 pub(crate) use tickets::Ticket;
 

@@ -10,6 +10,12 @@ fn told(inodes: &Inodes, attr: Attr) -> Attr {
     attr
 }
 
+/// A name in a directory.
+pub(crate) struct Named<'a> {
+    pub(crate) dir: Ino,
+    pub(crate) name: &'a [u8],
+}
+
 impl Ops {
     /// The inode that `name` names in `parent`; `None` if there is no such name.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Answer<Option<Attr>> {
@@ -66,16 +72,10 @@ impl Ops {
     }
 
     /// Moves a name; `how` is `None` for flags that nobody offers.
-    pub(crate) fn rename(
-        &self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        how: Option<Rename>,
-        sender: Sender,
-    ) -> Answer<()> {
+    pub(crate) fn rename(&self, from: Named<'_>, to: Named<'_>, how: Option<Rename>, sender: Sender) -> Answer<()> {
         self.change(Op::Rename, sender, |i| {
             let how = how.ok_or(Error::Invalid("this kind of rename is not offered"))?;
-            i.names().rename(from.0, from.1, to.0, to.1, how)
+            i.names().rename(from.dir, from.name, to.dir, to.name, how)
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
-use crate::series::{self, Book, Outcome};
+use crate::series::{self, Book, Outcome, Parts};
 use figure::Figure;
 use rig::{Rig, Sizes};
 use serde::Serialize;
@@ -59,9 +59,12 @@ pub(super) fn run(args: &PaperArgs, book: &mut Book<'_>) -> Result<(), BenchErro
     let rounds = rounds(args);
     series::run(
         book,
-        ("figure", &figures),
+        &Parts {
+            called: "figure",
+            all: &figures,
+            head: &|figure| format!("figure {}: {}", figure.number, figure.title),
+        },
         &mut drawing,
-        |figure| format!("figure {}: {}", figure.number, figure.title),
         |figure| (figure.draw)(&rig, rounds, &interrupt),
         |drawing, _, figure, partial| {
             drawing.figures.push(figure);

@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::report::Report;
 use crate::run;
-use crate::series::{self, Book, Outcome};
+use crate::series::{self, Book, Outcome, Parts};
 use crate::target;
 use ondol_fuse::Transport;
 use serde::Serialize;
@@ -154,15 +154,15 @@ pub(super) struct Drawing {
 
 /// Draws the figures that were asked for.
 pub(super) fn run(list: &'static List, args: &PaperArgs, book: &mut Book<'_>) -> Result<(), BenchError> {
-    let panels = chosen(list, args.figure)?;
+    let root = rustix::process::geteuid().is_root();
+    let chosen = Chosen { list, panels: chosen(list, args.figure)?, root };
     if !args.dir.is_dir() {
         return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
     }
     let dir = target::in_memory(&args.dir)?;
-    let root = rustix::process::geteuid().is_root();
     // Between the panels, too.
     let interrupt = Interrupt::catch()?;
-    draw(list, &panels, root, args, book, |panel| {
+    chosen.draw(args, book, |panel| {
         interrupt.check().and_then(|()| run::report(&run_args(list, panel, root, args, &dir)))
     })
 }
@@ -184,41 +184,49 @@ pub(super) fn chosen(list: &'static List, figure: Option<u32>) -> Result<Vec<&'s
     Err(BenchError::Usage(format!("bench {}: there are figures {figures}", list.name)))
 }
 
-/// Measures panel after panel and keeps what was measured, whatever becomes of the rest. Only root may mount.
-pub(super) fn draw(
-    list: &'static List,
-    panels: &[&'static Panel],
-    root: bool,
-    args: &PaperArgs,
-    book: &mut Book<'_>,
-    mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
-) -> Result<(), BenchError> {
-    let mut drawing = Drawing {
-        list,
-        name: list.name,
-        title: list.title,
-        quick: args.quick,
-        partial: true,
-        machine: Machine::here(),
-        commit: commit(),
-        ablate: args.ablate,
-        nvm_model: args.nvm_model,
-        missing: missing(panels, root, args),
-        readings: list.readings,
-        panels: Vec::new(),
-    };
-    series::run(
-        book,
-        ("panel", panels),
-        &mut drawing,
-        |panel| panel.heading(),
-        |panel| measure(panel),
-        |drawing, panel, result, partial| {
-            let scale = panel.size(args.quick).scale;
-            drawing.panels.push(Drawn { panel, scale, result });
-            drawing.partial = partial;
-        },
-    )
+/// Panels of a list that are to be drawn.
+pub(super) struct Chosen {
+    pub(super) list: &'static List,
+    pub(super) panels: Vec<&'static Panel>,
+    /// Only root may mount.
+    pub(super) root: bool,
+}
+
+impl Chosen {
+    /// Measures panel after panel and keeps what was measured, whatever becomes of the rest.
+    pub(super) fn draw(
+        &self,
+        args: &PaperArgs,
+        book: &mut Book<'_>,
+        mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
+    ) -> Result<(), BenchError> {
+        let Self { list, ref panels, root } = *self;
+        let mut drawing = Drawing {
+            list,
+            name: list.name,
+            title: list.title,
+            quick: args.quick,
+            partial: true,
+            machine: Machine::here(),
+            commit: commit(),
+            ablate: args.ablate,
+            nvm_model: args.nvm_model,
+            missing: missing(panels, root, args),
+            readings: list.readings,
+            panels: Vec::new(),
+        };
+        series::run(
+            book,
+            &Parts { called: "panel", all: panels, head: &|panel| panel.heading() },
+            &mut drawing,
+            |panel| measure(panel),
+            |drawing, panel, result, partial| {
+                let scale = panel.size(args.quick).scale;
+                drawing.panels.push(Drawn { panel, scale, result });
+                drawing.partial = partial;
+            },
+        )
+    }
 }
 
 impl Outcome for Drawing {

@@ -1,6 +1,6 @@
 //! The lists can be run, their tables say what the papers say, and what was measured is kept.
 
-use super::frame::{Ablation, Contender, Drawing, Drawn, List, Panel, chosen, draw, run_args};
+use super::frame::{Ablation, Chosen, Contender, Drawing, Drawn, List, Panel, chosen, run_args};
 use super::summary::{self, Shows};
 use super::{five, one, three};
 use crate::BenchError;
@@ -182,28 +182,30 @@ fn a_model_of_nvm_is_given_to_all_that_have_one() {
     let mut out = Vec::new();
     let mut book = Book::new("paper 1".into(), None, &mut out);
     let mut shown = String::new();
-    draw(list, &[panel], true, &slow, &mut book, |_| {
-        let drawn = Drawn { panel, scale: "", result: report.clone() };
-        let missing = vec!["kernel: slow".to_owned()];
-        let (machine, commit) = (Machine::here(), commit());
-        let drawing = Drawing {
-            list,
-            name: list.name,
-            title: list.title,
-            quick: true,
-            partial: false,
-            machine,
-            commit,
-            ablate: false,
-            nvm_model: Some("pcm"),
-            missing,
-            readings: &[],
-            panels: vec![drawn],
-        };
-        shown = cells(&summary::terminal(&drawing));
-        Ok(report.clone())
-    })
-    .expect("drawn");
+    let chosen = Chosen { list, panels: vec![panel], root: true };
+    chosen
+        .draw(&slow, &mut book, |_| {
+            let drawn = Drawn { panel, scale: "", result: report.clone() };
+            let missing = vec!["kernel: slow".to_owned()];
+            let (machine, commit) = (Machine::here(), commit());
+            let drawing = Drawing {
+                list,
+                name: list.name,
+                title: list.title,
+                quick: true,
+                partial: false,
+                machine,
+                commit,
+                ablate: false,
+                nvm_model: Some("pcm"),
+                missing,
+                readings: &[],
+                panels: vec![drawn],
+            };
+            shown = cells(&summary::terminal(&drawing));
+            Ok(report.clone())
+        })
+        .expect("drawn");
     assert!(shown.contains("modelled as `pcm`") && shown.contains("| 2.00 | 1.25 | 3.00 | -"), "{shown}");
     for (number, why) in [(2, "`ondol run`"), (3, "no NVM"), (4, "lent page")] {
         let refusal = super::run(&PaperArgs { number, ..slow.clone() }).expect_err("no model");
@@ -314,10 +316,9 @@ fn drawn(
     let (file, mut out) = (dir.path().join("paper.json"), Vec::new());
     let mut book = Book::new(list.name.into(), Some(&file), &mut out);
     let mut first = true;
-    let panels: Vec<_> = list.panels.iter().take(2).collect();
-    let done = draw(list, &panels, root, &args(true), &mut book, |_| {
-        if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
-    });
+    let chosen = Chosen { list, panels: list.panels.iter().take(2).collect(), root };
+    let done = chosen
+        .draw(&args(true), &mut book, |_| if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() });
     let json = serde_json::from_slice(&std::fs::read(&file).expect("a file")).expect("JSON");
     (done, json, cells(&String::from_utf8(out).expect("text")))
 }

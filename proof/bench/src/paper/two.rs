@@ -13,7 +13,7 @@ use crate::command::{Program, last_line};
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
-use crate::series::{self, Book, Outcome, Part};
+use crate::series::{self, Book, Outcome, Part, Parts};
 use crate::stats::{Spread, ratio, spread};
 use crate::target::{self, WorkDir};
 use crate::units::MIB;
@@ -158,7 +158,7 @@ pub(super) fn run(args: &PaperArgs, book: &mut Book<'_>) -> Result<(), BenchErro
     let memory = target::in_memory(&args.dir)?;
     let interrupt = Interrupt::catch()?;
     let buffer = buffer(args.quick);
-    draw(args, book, |line| measure(line, rounds(args), buffer, &dir, &memory, &interrupt))
+    draw(args, book, |line| line.measure(rounds(args), buffer, &dir, &memory, &interrupt))
 }
 
 /// Bytes of the buffer.
@@ -184,11 +184,11 @@ fn draw(
         rounds: rounds(args),
         table: table::of(buffer, buffer * TIMES),
     };
+    let head = |line: &Line| format!("table 1, {}", ondol::counted(line.threads.into(), "thread"));
     series::run(
         book,
-        ("line", &LINES),
+        &Parts { called: "line", all: &LINES, head: &head },
         &mut drawing,
-        |line| format!("table 1, {}", ondol::counted(line.threads.into(), "thread")),
         |line| measure(line),
         |drawing, _, line, partial| {
             drawing.table.rows.push(line);
@@ -217,32 +217,34 @@ impl Part for Measured {
     }
 }
 
-/// All ways of a line in turn, so often.
-fn measure(
-    line: &Line,
-    rounds: u32,
-    buffer: u64,
-    dir: &Path,
-    memory: &Path,
-    interrupt: &Interrupt,
-) -> Result<Measured, BenchError> {
-    let mut seconds: [Vec<f64>; WAYS.len()] = Default::default();
-    for _ in 0..rounds {
-        for (seconds, way) in seconds.iter_mut().zip(WAYS) {
-            interrupt.check()?;
-            let (files, pool) = (WorkDir::create_in(dir)?, WorkDir::create_in(memory)?);
-            let pool_file = pool.path().join("buffer.pool");
-            let program = match way.through {
-                Through::Run => under_run(buffer, files.path(), &pool_file)?,
-                Through::Disk | Through::Buffer => Program::own()?,
-            };
-            let words = words(way, line.threads, buffer, files.path(), &pool_file);
-            let took = timed(program.args(words), interrupt)?;
-            files.remove().and(pool.remove())?;
-            seconds.push(took.as_secs_f64());
+impl Line {
+    /// All ways of a line in turn, so often.
+    fn measure(
+        &self,
+        rounds: u32,
+        buffer: u64,
+        dir: &Path,
+        memory: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Measured, BenchError> {
+        let mut seconds: [Vec<f64>; WAYS.len()] = Default::default();
+        for _ in 0..rounds {
+            for (seconds, way) in seconds.iter_mut().zip(WAYS) {
+                interrupt.check()?;
+                let (files, pool) = (WorkDir::create_in(dir)?, WorkDir::create_in(memory)?);
+                let pool_file = pool.path().join("buffer.pool");
+                let program = match way.through {
+                    Through::Run => under_run(buffer, files.path(), &pool_file)?,
+                    Through::Disk | Through::Buffer => Program::own()?,
+                };
+                let words = words(way, self.threads, buffer, files.path(), &pool_file);
+                let took = timed(program.args(words), interrupt)?;
+                files.remove().and(pool.remove())?;
+                seconds.push(took.as_secs_f64());
+            }
         }
+        Ok(Measured::of(self, &seconds))
     }
-    Ok(Measured::of(line, &seconds))
 }
 
 /// This program, under `ondol run`.

@@ -22,6 +22,13 @@ pub(super) struct Told {
     pub(super) attr: Attr,
 }
 
+/// A name in a directory.
+#[derive(Clone, Copy)]
+pub(super) struct InDir<'a> {
+    pub(super) dir: u64,
+    pub(super) name: &'a [u8],
+}
+
 /// One entry of a listing.
 pub(super) struct Listed<'a> {
     pub(super) name: &'a [u8],
@@ -32,8 +39,17 @@ pub(super) struct Listed<'a> {
     pub(super) next: u64,
 }
 
+/// Extended attributes of files, asked as [`Files`] are.
+pub(super) trait Attributes: Send + Sync {
+    /// With `NOSYS` the kernel never asks again.
+    fn getxattr(&self, node: u64, name: &[u8]) -> Answer<Vec<u8>>;
+    fn setxattr(&self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Answer<()>;
+    fn listxattr(&self, node: u64) -> Answer<Vec<u8>>;
+    fn removexattr(&self, node: u64, name: &[u8]) -> Answer<()>;
+}
+
 /// A file system, asked by numbers that it has told the kernel.
-pub(super) trait Files: Send + Sync {
+pub(super) trait Files: Attributes {
     /// Finds a name, and counts it as told.
     fn lookup(&self, dir: u64, name: &[u8]) -> Answer<Told>;
     /// The kernel forgets so many times that it was told.
@@ -47,7 +63,7 @@ pub(super) trait Files: Send + Sync {
     fn link(&self, node: u64, dir: u64, name: &[u8]) -> Answer<Told>;
     fn remove(&self, dir: u64, name: &[u8], is_dir: bool) -> Answer<()>;
     /// `flags` are those of renameat2(2).
-    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Answer<()>;
+    fn rename(&self, from: InDir<'_>, to: InDir<'_>, flags: u32) -> Answer<()>;
     /// Takes setuid away, and setgid where the group may execute; whether that changed something.
     fn take_suid(&self, node: u64) -> Answer<bool>;
     fn read(&self, node: u64, offset: u64, space: &mut [u8]) -> Answer<usize>;
@@ -56,11 +72,6 @@ pub(super) trait Files: Send + Sync {
     /// Lists from `offset` on until `each` wants no more.
     fn list(&self, dir: u64, offset: u64, each: &mut dyn FnMut(&Listed<'_>) -> bool) -> Answer<()>;
     fn statfs(&self) -> Answer<StatfsOut>;
-    /// With `NOSYS` the kernel never asks again.
-    fn getxattr(&self, node: u64, name: &[u8]) -> Answer<Vec<u8>>;
-    fn setxattr(&self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Answer<()>;
-    fn listxattr(&self, node: u64) -> Answer<Vec<u8>>;
-    fn removexattr(&self, node: u64, name: &[u8]) -> Answer<()>;
 }
 
 /// Serves a file system.
@@ -107,7 +118,8 @@ impl Serving {
             O::Unlink(name) => answer.done(files.remove(at, name, false)),
             O::Rmdir(name) => answer.done(files.remove(at, name, true)),
             O::Rename { name, new_dir, new_name, flags } => {
-                answer.done(files.rename((at, name), (new_dir, new_name), flags));
+                let to = InDir { dir: new_dir, name: new_name };
+                answer.done(files.rename(InDir { dir: at, name }, to, flags));
             }
             O::Read(what) => answer.filled(what.size, &mut |space| files.read(at, what.offset, space)),
             O::Write(how, data) => {

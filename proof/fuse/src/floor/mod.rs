@@ -21,7 +21,7 @@ use crate::kernel::KernelMount;
 use crate::ops::Counters;
 use crate::options::MountOptions;
 use crate::proto::numbers::Init;
-use crate::serve::{READ_AHEAD_KIB, connect, join};
+use crate::serve::{Point, READ_AHEAD_KIB, Wanted, connect, join};
 use files::{Files, Serving};
 use null::Null;
 use std::io;
@@ -79,7 +79,8 @@ impl Floor {
         let wanted = wanted(options.transport.wants_rings());
         let serving = Serving { files, counters: Arc::clone(&counters) };
         let server = |_agreed| Box::new(serving) as Box<dyn Serve>;
-        let (kernel, session) = connect((dir, &source), ROOM, options, wanted, server, ended)?;
+        let (kernel, session) =
+            connect(Point { dir, source: &source }, options, Wanted { room: ROOM, flags: wanted }, server, ended)?;
         kernel.read_ahead(READ_AHEAD_KIB);
         Ok(Self { kernel, session, counters })
     }

@@ -3,7 +3,9 @@
 //! Contents are not kept: what is written has a size, and reads of it give zeros, unless the kernel has the pages.
 //! There are no extended attributes, and the kernel is told so once, so that it never asks for them. Times stand still.
 
-use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, not_offered, stale, without_suid};
+use super::files::{
+    Attributes, DIRECTORY, Files, InDir, Listed, ROOT, TYPE, Told, kind, not_offered, stale, without_suid,
+};
 use super::table::Table;
 use crate::ops::{Answer, Errno as Number};
 use crate::proto::numbers::fattr;
@@ -163,7 +165,8 @@ impl Files for Null {
         Ok(())
     }
 
-    fn rename(&self, (from, name): (u64, &[u8]), (to, new_name): (u64, &[u8]), flags: u32) -> Answer<()> {
+    fn rename(&self, from: InDir<'_>, to: InDir<'_>, flags: u32) -> Answer<()> {
+        let (InDir { dir: from, name }, InDir { dir: to, name: new_name }) = (from, to);
         const NOREPLACE: u32 = 1;
         if flags & !NOREPLACE != 0 {
             return Err(Errno::INVAL.into());
@@ -252,7 +255,9 @@ impl Files for Null {
             ..StatfsOut::default()
         })
     }
+}
 
+impl Attributes for Null {
     fn getxattr(&self, _node: u64, _name: &[u8]) -> Answer<Vec<u8>> {
         not_offered()
     }

@@ -4,7 +4,7 @@
 //! has the descriptors. An inode that is about to lose a name is opened first, so that nothing else below has its
 //! number while the kernel knows it.
 
-use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, stale, without_suid};
+use super::files::{Attributes, DIRECTORY, Files, InDir, Listed, ROOT, TYPE, Told, kind, stale, without_suid};
 use super::held::{Descriptors, Held, Node};
 use super::table::Table;
 use crate::ops::{Answer, Errno as Number};
@@ -204,7 +204,8 @@ impl Files for Through {
         Ok(removed?)
     }
 
-    fn rename(&self, (from, name): (u64, &[u8]), (to, new_name): (u64, &[u8]), flags: u32) -> Answer<()> {
+    fn rename(&self, from: InDir<'_>, to: InDir<'_>, flags: u32) -> Answer<()> {
+        let (InDir { dir: from, name }, InDir { dir: to, name: new_name }) = (from, to);
         let flags = RenameFlags::from_bits_retain(flags);
         let (from, to) = (self.node(from)?, self.node(to)?);
         let (from_held, to_held) = (self.descriptors.of(&from)?, self.descriptors.of(&to)?);
@@ -283,7 +284,9 @@ impl Files for Through {
             ..StatfsOut::default()
         })
     }
+}
 
+impl Attributes for Through {
     fn getxattr(&self, node: u64, name: &[u8]) -> Answer<Vec<u8>> {
         let held = self.held(node)?;
         let name = OsStr::from_bytes(name);
@@ -350,6 +353,10 @@ mod tests {
 
     const MOST: usize = 8;
 
+    fn named(dir: u64, name: &[u8]) -> InDir<'_> {
+        InDir { dir, name }
+    }
+
     /// How many descriptors lead below a directory.
     fn open_below(dir: &Path) -> usize {
         let all = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -379,9 +386,10 @@ mod tests {
         }
 
         // What is moved, with or without the directories above it, is found again where it is now.
-        files.rename((ROOT, b"0"), (ROOT, b"moved"), 0).unwrap();
-        files.rename((inner, &numbered(0)), (ROOT, b"zero"), 0).unwrap();
-        files.rename((inner, &numbered(1)), (inner, &numbered(2)), RenameFlags::EXCHANGE.bits()).unwrap();
+        files.rename(named(ROOT, b"0"), named(ROOT, b"moved"), 0).unwrap();
+        files.rename(named(inner, &numbered(0)), named(ROOT, b"zero"), 0).unwrap();
+        let exchange = RenameFlags::EXCHANGE.bits();
+        files.rename(named(inner, &numbered(1)), named(inner, &numbered(2)), exchange).unwrap();
         files.link(made[3], ROOT, b"three").unwrap();
         files.remove(inner, &numbered(3), false).unwrap();
         let text = |node| {
@@ -399,7 +407,7 @@ mod tests {
         for n in 10..60 {
             files.remove(inner, &numbered(n), false).unwrap();
         }
-        files.rename((inner, &numbered(60)), (inner, &numbered(61)), 0).unwrap();
+        files.rename(named(inner, &numbered(60)), named(inner, &numbered(61)), 0).unwrap();
         assert_eq!(files.remove(ROOT, b"moved", true), Err(Errno::NOTEMPTY.into()));
         assert_eq!(open_below(below.path()).clamp(51, 51 + MOST + 1), open_below(below.path()));
         all_are_as_written();

@@ -115,7 +115,9 @@ fn journal(layer: &mut Layer, structures: &[Structure], block_size: u32) {
         match header.kind {
             BlockType::Commit => seal_commit(&mut block, &format),
             BlockType::Descriptor => {
-                tags(layer, structures, s, &mut block, &format, header.sequence);
+                let image_of =
+                    |number| structures.iter().find(|s| s.what == What::Journal(number)).map(|s| bytes_of(layer, s));
+                tags(s, &mut block, &format, header.sequence, image_of);
                 format.seal_tail(&mut block);
             }
             BlockType::Revoke => format.seal_tail(&mut block),
@@ -135,14 +137,20 @@ pub(super) fn seal_commit(block: &mut [u8], format: &LogFormat) {
 }
 
 /// Writes the checksums of the images behind a descriptor block into its tags, as far as they are there.
-fn tags(layer: &Layer, all: &[Structure], at: &Structure, block: &mut [u8], format: &LogFormat, sequence: u32) {
+fn tags(
+    at: &Structure,
+    block: &mut [u8],
+    format: &LogFormat,
+    sequence: u32,
+    image_of: impl Fn(u32) -> Option<Vec<u8>>,
+) {
     let What::Journal(number) = at.what else { return };
     let (size, end) = (format.tag_bytes(), block.len() - ondol_format::jbd2::TAIL);
     let (mut tag, mut image) = (HEADER, number);
     while tag + size <= end && format.csum == LogCsum::V3 {
         image += 1;
-        let Some(s) = all.iter().find(|s| s.what == What::Journal(image)) else { return };
-        let sum = ondol_format::jbd2::tag_checksum(format, sequence, &bytes_of(layer, s));
+        let Some(bytes) = image_of(image) else { return };
+        let sum = ondol_format::jbd2::tag_checksum(format, sequence, &bytes);
         block[tag + 12..tag + 16].copy_from_slice(&sum.to_be_bytes());
         let flags = block[tag + 7];
         if flags & 8 != 0 {

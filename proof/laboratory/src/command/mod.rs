@@ -6,7 +6,7 @@ mod store;
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits};
 use crate::faults::Faults;
-use crate::hunt::{Budget, Part, Phase, hunt, hunt_part, hunt_pool, hunt_tools, replay_pool, replay_tools};
+use crate::hunt::{Budget, Members, Part, Phase, hunt, hunt_part, hunt_pool, hunt_tools, replay_pool, replay_tools};
 use crate::image::Kind;
 use crate::signals::Signals;
 use crate::tools::Family;
@@ -88,7 +88,7 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
     let found = match (pool_domains(args)?, tools(args)?) {
         (Some(domains), _) => replay_pool(prey, domains[0], &path),
         (None, Some((family, names))) => match &names[..] {
-            [name] => replay_tools(prey, (family, name), &path),
+            [name] => replay_tools(prey, family, name, &path),
             _ => return Err(format!("--case needs what it is a state of: --workload {}:NAME", family.word())),
         },
         (None, None) => {
@@ -322,7 +322,7 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
                 prey.limits.about = (names.len() > 1).then_some(OF_A_TOOL);
                 // Unless it is asked for, each has its turn once.
                 let is_endless = args.workload.is_some() && (is_bound || args.seconds.is_some());
-                hunt_tools(&prey, (*family, names), (budget, is_endless), watch)
+                hunt_tools(&prey, Members { family: *family, names }, budget, is_endless, watch)
             }
             Quarry::Part(part) => hunt_part(&prey(JournalEngine::default(), modes[0]), *part, budget, watch),
             Quarry::Store(durable) => {

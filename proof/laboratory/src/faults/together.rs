@@ -22,7 +22,7 @@ use ondol_testkit::dump::{Entry, Snapshot};
 use ondol_testkit::model::Model;
 use ondol_testkit::op::Path;
 use ondol_testkit::target::Library;
-use ondol_testkit::threads::{Call, Mark, Program, Setup, perform};
+use ondol_testkit::threads::{Call, Machine, Mark, Program, Setup, perform};
 
 /// Of more models than this a thread's files are not judged any further.
 const MOST: usize = 16;
@@ -79,7 +79,8 @@ pub(crate) fn record(
         Err(e) => return Err(format!("cannot be opened: {e}")),
     };
     all.opened();
-    let done = perform(volume, &clock, &all.domain, program, schedule, setup.background).map_err(|e| e.to_string())?;
+    let done = perform(volume, Machine { clock: &clock, domain: &all.domain }, program, schedule, setup.background)
+        .map_err(|e| e.to_string())?;
     if let Some(what) = done.background.filter(|_| !has_failed()) {
         return Err(format!("background work failed: {what}"));
     }

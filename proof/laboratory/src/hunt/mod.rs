@@ -8,7 +8,7 @@ mod tools;
 pub use parts::{Part, hunt_part};
 pub use phase::{Phase, Share};
 pub use pool::{hunt_pool, replay_pool};
-pub use tools::{hunt_tools, replay_tools};
+pub use tools::{Members, hunt_tools, replay_tools};
 
 use crate::explore::{Limits, Report, Violation, Watch};
 use crate::image::Kind;

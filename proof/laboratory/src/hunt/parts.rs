@@ -108,7 +108,7 @@ pub fn hunt_part(prey: &Prey, part: Part, budget: Budget, watch: &Watch) -> Resu
     let planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
     let tried = Tried::new(part)?;
     drop(planted);
-    let (next, all) = (AtomicU64::new(prey.seed), Mutex::new((Found::default(), 0)));
+    let (next, all) = (AtomicU64::new(prey.seed), Mutex::new(Spent::default()));
     std::thread::scope(|scope| {
         for _ in 0..budget.threads.max(1) {
             scope.spawn(|| {
@@ -118,11 +118,18 @@ pub fn hunt_part(prey: &Prey, part: Part, budget: Budget, watch: &Watch) -> Resu
                     let shown = caught(|| Ok(tried.one(number)));
                     let (name, shown) =
                         shown.unwrap_or_else(|wrong| (part.name(), Shown { wrong: Some(wrong), ..Shown::default() }));
-                    take(&mut all.lock(), (prey, part, number, name), shown, processor::spent() - began, watch);
-                    let all = all.lock();
-                    let is_enough = budget.states.is_some_and(|most| all.0.report.distinct >= most)
-                        || budget.processor_seconds.is_some_and(|most| all.1 >= most * 1_000_000_000)
-                        || all.0.report.violations.len() >= budget.violations.max(1);
+                    let mut all = all.lock();
+                    all.nanoseconds += processor::spent() - began;
+                    let plant = prey.plant.map_or(String::new(), |defect| format!(" --plant {defect}"));
+                    let arguments = format!("--workload {} --processors 1 --seed {number}{plant}", part.name());
+                    let text = format!("{name}, number {number}\n");
+                    let run = Description { arguments, text, ..Description::default() };
+                    all.take(part.name(), name, run, shown);
+                    all.tell(watch);
+                    let report = &all.found.report;
+                    let is_enough = budget.states.is_some_and(|most| report.distinct >= most)
+                        || budget.processor_seconds.is_some_and(|most| all.nanoseconds >= most * 1_000_000_000)
+                        || report.violations.len() >= budget.violations.max(1);
                     if is_enough {
                         watch.stop.store(true, Relaxed);
                     }
@@ -130,42 +137,40 @@ pub fn hunt_part(prey: &Prey, part: Part, budget: Budget, watch: &Watch) -> Resu
             });
         }
     });
-    let (mut found, spent) = all.into_inner();
+    let Spent { mut found, nanoseconds: spent } = all.into_inner();
     let (recovered, workloads) = (found.report.distinct, found.workloads);
     found.phases = vec![Share { name: part.name(), workloads, recovered, explored: recovered, spent }];
     found.modes = vec![(prey.data, recovered)];
     Ok(found)
 }
 
-fn take(
-    (found, spent): &mut (Found, u64),
-    (prey, part, number, name): (&Prey, Part, u64, &str),
-    shown: Shown,
-    took: u64,
-    watch: &Watch,
-) {
-    *spent += took;
-    found.workloads += 1;
-    let states = shown.states as u64;
-    let mut report = Report { states, distinct: states, ..Report::default() };
-    if let Some(what) = shown.wrong {
-        let plant = prey.plant.map_or(String::new(), |defect| format!(" --plant {defect}"));
-        let arguments = format!("--workload {} --processors 1 --seed {number}{plant}", part.name());
-        let run = Description { arguments, text: format!("{name}, number {number}\n"), ..Description::default() };
-        report.violations.push(Violation {
-            what,
-            path: CasePath::default(),
-            run,
-            state: None,
-            events: String::new(),
-            times: 1,
-        });
-        let (spent, workloads, recovered) = (*spent, found.workloads, found.report.distinct + states);
-        found.first.get_or_insert(First { phase: part.name(), workload: name.to_owned(), spent, workloads, recovered });
+/// What was found, and what of the processors' time it took.
+#[derive(Default)]
+struct Spent {
+    found: Found,
+    nanoseconds: u64,
+}
+
+impl Spent {
+    fn take(&mut self, phase: &'static str, name: &str, run: Description, shown: Shown) {
+        let Self { found, nanoseconds: spent } = self;
+        found.workloads += 1;
+        let states = shown.states as u64;
+        let mut report = Report { states, distinct: states, ..Report::default() };
+        if let Some(what) = shown.wrong {
+            let (path, events) = (CasePath::default(), String::new());
+            report.violations.push(Violation { what, path, run, state: None, events, times: 1 });
+            let (spent, workloads, recovered) = (*spent, found.workloads, found.report.distinct + states);
+            found.first.get_or_insert(First { phase, workload: name.to_owned(), spent, workloads, recovered });
+        }
+        found.report.add(report);
     }
-    found.report.add(report);
-    watch.workloads.fetch_add(1, Relaxed);
-    watch.recovered.fetch_add(states, Relaxed);
-    watch.distinct.store(found.report.distinct, Relaxed);
-    watch.violations.store(found.report.violations.len() as u64, Relaxed);
+
+    fn tell(&self, watch: &Watch) {
+        let report = &self.found.report;
+        watch.workloads.store(self.found.workloads, Relaxed);
+        watch.recovered.store(report.states, Relaxed);
+        watch.distinct.store(report.distinct, Relaxed);
+        watch.violations.store(report.violations.len() as u64, Relaxed);
+    }
 }

@@ -11,14 +11,24 @@ use std::collections::HashSet;
 /// Of so many times more states recoveries are crashed, and programs of others are asked: the tools go on then, too.
 const CLOSER: u64 = 10;
 
-/// Explores these members of a family, of [`Family::names`]: once, or where `is_endless` with one seed after the other.
+/// Some of a family, of [`Family::names`].
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// The family.
+    pub family: Family,
+    /// Which of it.
+    pub names: &'a [String],
+}
+
+/// Explores these members of a family: once, or where `is_endless` with one seed after the other.
 ///
 /// # Errors
 /// A volume cannot be made. That a tool fails without any crash is a violation.
 pub fn hunt_tools(
     prey: &Prey,
-    (family, names): (Family, &[String]),
-    (budget, is_endless): (Budget, bool),
+    Members { family, names }: Members<'_>,
+    budget: Budget,
+    is_endless: bool,
     watch: &Watch,
 ) -> Result<Found, String> {
     *watch.phase.lock() = family.word();
@@ -35,7 +45,7 @@ pub fn hunt_tools(
         let states = budget.states.map(|most| most - distinct);
         let mut prey = Prey { seed, limits: Limits { states, ..prey.limits }, ..prey.clone() };
         prey.limits.sampling.seed = seed;
-        let mut of_run = explore(&prey, (family, name), budget.shrinks, watch)?;
+        let mut of_run = explore(&prey, family, name, budget.shrinks, watch)?;
         distinct += std::mem::take(&mut of_run.seen).into_iter().collect::<HashSet<u128>>().len() as u64;
         watch.distinct.store(distinct, Relaxed);
         workloads = watch.workloads.fetch_add(1, Relaxed) + 1;
@@ -52,7 +62,7 @@ pub fn hunt_tools(
     Ok(Found { report, modes: vec![(prey.data, distinct)], workloads, phases, first })
 }
 
-fn explore(prey: &Prey, (family, name): (Family, &str), shrinks: bool, watch: &Watch) -> Result<Report, String> {
+fn explore(prey: &Prey, family: Family, name: &str, shrinks: bool, watch: &Watch) -> Result<Report, String> {
     let run = match record(prey, family, name)? {
         Ok(run) => run,
         Err(violation) => return Ok(Report { violations: vec![violation], ..Report::default() }),
@@ -87,7 +97,7 @@ fn record(prey: &Prey, family: Family, name: &str) -> Result<Result<ToolRun, Vio
 ///
 /// # Errors
 /// As [`hunt_tools`].
-pub fn replay_tools(prey: &Prey, (family, name): (Family, &String), path: &CasePath) -> Result<Replayed, String> {
+pub fn replay_tools(prey: &Prey, family: Family, name: &String, path: &CasePath) -> Result<Replayed, String> {
     // What fails without any crash, the hunt tells.
     if let Ok(run) = record(prey, family, name)? {
         let _planted = ondol_faults::set(prey.plant).map_err(|e| e.to_string())?;
@@ -96,6 +106,6 @@ pub fn replay_tools(prey: &Prey, (family, name): (Family, &String), path: &CaseP
         }
     }
     let names = std::slice::from_ref(name);
-    let mut found = hunt_tools(prey, (family, names), (Budget::default(), false), &Watch::default())?;
+    let mut found = hunt_tools(prey, Members { family, names }, Budget::default(), false, &Watch::default())?;
     Ok(found.report.violations.pop().map_or(Replayed::Gone, Replayed::Elsewhere))
 }

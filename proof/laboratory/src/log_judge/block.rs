@@ -129,13 +129,14 @@ impl<'l> BlockJudge<'l> {
         while let Some(head) = &self.head
             && let Some(start) = head.start()
         {
-            let next = match self.transactions.last() {
+            let (position, sequence) = match self.transactions.last() {
                 Some(last) => ((last.place.0 + last.place.1) % head.ring.max(1), last.sequence.wrapping_add(1)),
                 None => (start, head.superblock.sequence()),
             };
             let taken: u64 = self.transactions.iter().map(|tx| tx.place.1).sum();
             let (log, home) = (&self.cut.durable()[self.medium], &self.cut.durable()[0]);
-            let found = if taken < head.ring { self.reader.transaction(log, home, head, next)? } else { None };
+            let found =
+                if taken < head.ring { self.reader.transaction(log, home, head, position, sequence)? } else { None };
             let Some(tx) = found else { return Ok(()) };
             for (block, image) in &tx.images {
                 self.images.entry(*block).or_default().insert(hash(image));

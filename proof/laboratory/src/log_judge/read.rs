@@ -91,7 +91,8 @@ impl Reader<'_> {
         log: &Layer,
         home: &Layer,
         head: &Head,
-        (position, sequence): (u64, u32),
+        position: u64,
+        sequence: u32,
     ) -> Result<Option<Transaction>, String> {
         if head.superblock.incompat().contains(JournalIncompat::COMPRESSED) {
             return Ok(self.unit(log, home, head, position, sequence));

@@ -111,6 +111,39 @@ impl Sequence {
         matches!(&self.events[n - 1], Event::Mark(id) if id % 2 == 1)
     }
 
+    /// The states of one cut: what is chosen of the log, with some of what the store may have.
+    fn states(&self, store: &StoreCut, cut: &Cut<'_>, keep: &[Keep], is_first: bool, seed: u64) -> Vec<State> {
+        let open = store.open().len();
+        let random = Fixed::new(Timestamp::default(), seed ^ (cut.events() as u64) << 20 ^ keep.len() as u64);
+        let any = || (0..open).map(|_| random.random_u32() & 1 == 1).collect::<Vec<bool>>();
+        let mut ways: Vec<Vec<bool>> = match open {
+            _ if !is_first => vec![any()],
+            0..=FEW => (0..1usize << open).map(|n| (0..open).map(|bit| n >> bit & 1 == 1).collect()).collect(),
+            _ => {
+                let extremes = [vec![false; open], vec![true; open]];
+                extremes.into_iter().chain((0..SAMPLES).map(|_| any())).collect()
+            }
+        };
+        ways.dedup();
+        if !self.has_log() {
+            let loss = if self.is_lost { Loss::Machine } else { Loss::Process };
+            let of = |way: &Vec<bool>| State { objects: store.build(way), log: None, loss };
+            return ways.iter().map(of).collect();
+        }
+        let log = |keep: &[Keep]| cut.build(keep).into_iter().next();
+        let of = |way: &Vec<bool>| State { objects: store.build(way), log: log(keep), loss: Loss::Power };
+        let mut states: Vec<State> = ways.iter().map(of).collect();
+        if is_first {
+            for way in [ways.first(), ways.last()].into_iter().flatten() {
+                let objects = store.build(way);
+                let whole = cut.everything().into_iter().next();
+                states.push(State { objects: objects.clone(), log: whole, loss: Loss::Process });
+                states.push(State { objects, log: None, loss: Loss::Machine });
+            }
+        }
+        states
+    }
+
     /// Adds what was passed here to `tally`: `cuts` says after which numbers of events it was looked what is left.
     fn tell(&self, tally: &mut Tally, cuts: &[bool]) {
         let is_around = |hit: &Hit| {
@@ -198,7 +231,7 @@ impl Explorer<'_> {
             sequence.requests[store.events()..sequence.at[n]].iter().for_each(|event| store.advance(event));
             let is_first = last.replace(n) != Some(n);
             cuts[n] = true;
-            for state in states(sequence, &store, cut, &keep, is_first, seed) {
+            for state in sequence.states(&store, cut, &keep, is_first, seed) {
                 go_on = self.state(sequence, n, state, happened);
                 if go_on.is_break() {
                     break;
@@ -238,8 +271,8 @@ impl Explorer<'_> {
                 Some(_) => self.report.nested += 1,
             }
         }
-        let found = self.look(&state, fingerprint, at);
-        if let Err(what) = found {
+        let found = self.look(&state, fingerprint.0, at);
+        if let Err(what) = found.map(|found| self.matched.insert(fingerprint, found)) {
             let what = match state.loss {
                 Loss::Machine => format!("without the machine and its log: {what}"),
                 Loss::Process | Loss::Power => what,
@@ -257,10 +290,10 @@ impl Explorer<'_> {
         if is_new && happened.is_none() { self.crash_opening(&state, at, fingerprint.0) } else { Continue(()) }
     }
 
-    fn look(&mut self, state: &State, fingerprint: (u128, bool), at: usize) -> Result<(), String> {
+    fn look(&mut self, state: &State, fingerprint: u128, at: usize) -> Result<Found, String> {
         let run = if state.loss == Loss::Machine { &self.recording.lost } else { &self.recording.run };
         let terms = &self.recording.terms;
-        let asks = is_turn(self.limits.second_opinion_every, fingerprint.0);
+        let asks = is_turn(self.limits.second_opinion_every, fingerprint);
         if asks {
             let began = System.monotonic_ns();
             self.report.second_opinions += 1;
@@ -271,8 +304,7 @@ impl Explorer<'_> {
         let listening = listen(false);
         let found = caught(|| judge::judge(run, terms, state, at, asks));
         self.report.coverage.count(&listening.finish());
-        self.matched.insert(fingerprint, found?);
-        Ok(())
+        found
     }
 
     /// Crashes the opening of some states.
@@ -290,44 +322,4 @@ impl Explorer<'_> {
             }
         }
     }
-}
-
-/// The states of one cut: what is chosen of the log, with some of what the store may have.
-fn states(
-    sequence: &Sequence,
-    store: &StoreCut,
-    cut: &Cut<'_>,
-    keep: &[Keep],
-    is_first: bool,
-    seed: u64,
-) -> Vec<State> {
-    let open = store.open().len();
-    let random = Fixed::new(Timestamp::default(), seed ^ (cut.events() as u64) << 20 ^ keep.len() as u64);
-    let any = || (0..open).map(|_| random.random_u32() & 1 == 1).collect::<Vec<bool>>();
-    let mut ways: Vec<Vec<bool>> = match open {
-        _ if !is_first => vec![any()],
-        0..=FEW => (0..1usize << open).map(|n| (0..open).map(|bit| n >> bit & 1 == 1).collect()).collect(),
-        _ => {
-            let extremes = [vec![false; open], vec![true; open]];
-            extremes.into_iter().chain((0..SAMPLES).map(|_| any())).collect()
-        }
-    };
-    ways.dedup();
-    if !sequence.has_log() {
-        let loss = if sequence.is_lost { Loss::Machine } else { Loss::Process };
-        let of = |way: &Vec<bool>| State { objects: store.build(way), log: None, loss };
-        return ways.iter().map(of).collect();
-    }
-    let log = |keep: &[Keep]| cut.build(keep).into_iter().next();
-    let of = |way: &Vec<bool>| State { objects: store.build(way), log: log(keep), loss: Loss::Power };
-    let mut states: Vec<State> = ways.iter().map(of).collect();
-    if is_first {
-        for way in [ways.first(), ways.last()].into_iter().flatten() {
-            let objects = store.build(way);
-            let whole = cut.everything().into_iter().next();
-            states.push(State { objects: objects.clone(), log: whole, loss: Loss::Process });
-            states.push(State { objects, log: None, loss: Loss::Machine });
-        }
-    }
-    states
 }

@@ -107,32 +107,32 @@ const KINDS: [Kind; 10] = [
 ];
 
 /// Removed files that are open, and one without a name.
-const ORPHANS: (&str, &str) = (
+const ORPHANS: [&str; 2] = [
     "create /a 0644\nwrite /a 0 40000 #1\ncreate /b 0644\nwrite /b 0 9000 #2\nmkdir /d 0755\ncreate /d/c 0644\n\
      write /d/c 0 7000 #3\nopen @0 /a\nopen @1 /b",
     "unlink /a\nunlink /b\ntmpfile @2 /d 0600\nwrite @2 0 5000 #4\nsync\nwrite @0 1000 4000 #5\nappend /d/c 3000 #6\n\
      sync",
-);
+];
 
 /// Hardly anything is free.
-const FULL: (&str, &str) = (
+const FULL: [&str; 2] = [
     full!("48K"),
     "unlink /hole\nsync\nwrite /b 0 20000 #1\nmkdir /d 0755\nsymlink /d/s target\nsync\nwrite /b 20000 9000 #2\n\
      fsync /b",
-);
+];
 
 /// Several transactions that are in the log alone.
-const LOGGED: (&str, &str) = (
+const LOGGED: [&str; 2] = [
     "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nopen @0 /b\nwrite /b 0 3000 #7\nsync",
     "mkdir /d 0755\nsync\ncreate /d/b 0600\nwrite /d/b 0 5000 #2\nsync\nchmod /a 0600\nunlink /b\nsync\n\
      rename /a /d/c\nsync\nappend /d/c 4000 #3\nsync",
-);
+];
 
 /// As [`LOGGED`], with what fast commits tell of.
-const LOGGED_FAST: (&str, &str) = (
+const LOGGED_FAST: [&str; 2] = [
     "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 3000 #7\nsync",
     "mkdir /d 0755\nsync\ncreate /d/c 0600\nwrite /d/c 0 5000 #2\nsync\nchmod /a 0600\nsync",
-);
+];
 
 /// Makes one of [`Family::names`]. Equal seeds make equal ones.
 ///
@@ -172,11 +172,11 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
         _ => &BLOCK_ENGINES,
     };
     if tool == "discard" {
-        return given_up(name, start, (kind, engines), &random);
+        return given_up(name, start, kind, engines, &random);
     }
     let mut disks = match start {
         FAST => fast_committed()?,
-        _ => dirty(start, (kind, engines), &random)?,
+        _ => dirty(start, kind, engines, &random)?,
     };
     let tools = match tool {
         "check" if kind != Kind::Pool => {
@@ -204,7 +204,7 @@ pub fn make(family: Family, name: &str, seed: u64) -> Result<Tooled, String> {
         "shrink" => vec![Tool::Resize(NewSize::Least)],
         "check" => vec![Tool::Check],
         "mkfs" | "mkfs-file" | "mkfs-pool" => vec![Tool::Format { is_file: tool == "mkfs-file" }],
-        "export" => vec![Tool::Export(dirty("orphans", (Kind::Small, &BLOCK_ENGINES), &random)?.remove(0))],
+        "export" => vec![Tool::Export(dirty("orphans", Kind::Small, &BLOCK_ENGINES, &random)?.remove(0))],
         "import" => vec![Tool::Export(filled()?)],
         "copy" => vec![Tool::Copy],
         "flatten" => vec![Tool::Flatten],
@@ -228,7 +228,7 @@ fn fast_committed() -> Result<Vec<Layer>, String> {
 fn mismatched(name: &str, kind: Kind) -> Result<Tooled, String> {
     let kind = if matches!(kind, Kind::Pool | Kind::JournalDevice) { Kind::Small } else { kind };
     let run = recorded(
-        (LOGGED.0, &format!("write /a 500 700 #5\nsync\nremount\n{}", LOGGED.1)),
+        [LOGGED[0], &format!("write /a 500 700 #5\nsync\nremount\n{}", LOGGED[1])],
         kind,
         JournalEngine::Scalable,
     )?;
@@ -242,15 +242,10 @@ fn mismatched(name: &str, kind: Kind) -> Result<Tooled, String> {
 }
 
 /// What is in NVM alone is given up, of a volume that can be looked at without it.
-fn given_up(
-    name: &str,
-    start: &str,
-    (kind, engines): (Kind, &[JournalEngine]),
-    random: &Fixed,
-) -> Result<Tooled, String> {
+fn given_up(name: &str, start: &str, kind: Kind, engines: &[JournalEngine], random: &Fixed) -> Result<Tooled, String> {
     let mut why = String::new();
     for _ in 0..20 {
-        match Tooled::new(name, dirty(start, (kind, engines), random)?, vec![Tool::Discard]) {
+        match Tooled::new(name, dirty(start, kind, engines, random)?, vec![Tool::Discard]) {
             // One that had nothing there is not marked.
             Ok(made) if !made.is_sound() => return Ok(made),
             Ok(_) => {}
@@ -261,7 +256,7 @@ fn given_up(
 }
 
 /// Disks as a crash left them.
-fn dirty(start: &str, (kind, engines): (Kind, &[JournalEngine]), random: &Fixed) -> Result<Vec<Layer>, String> {
+fn dirty(start: &str, kind: Kind, engines: &[JournalEngine], random: &Fixed) -> Result<Vec<Layer>, String> {
     let engine = engines[random.random_u32() as usize % engines.len()];
     let run = match start {
         "orphans" => recorded(ORPHANS, kind, engine)?,
@@ -291,7 +286,8 @@ fn filled() -> Result<Layer, String> {
     disks::images(&[layers[0].base.clone()]).map(|mut images| images.remove(0)).map_err(|e| e.to_string())
 }
 
-fn recorded((before, calls): (&str, &str), image: Kind, engine: JournalEngine) -> Result<Run, String> {
+/// A run of calls, behind those that come before it.
+fn recorded([before, calls]: [&str; 2], image: Kind, engine: JournalEngine) -> Result<Run, String> {
     let parse = |calls| text::parse(calls).map_err(|e| e.to_string());
     let (before, calls) = (parse(before)?, parse(calls)?);
     let (name, mount) = ("what tools begin with".to_owned(), Mount::Tight);
@@ -308,7 +304,7 @@ fn record(workload: &Workload, engine: JournalEngine) -> Result<Run, String> {
 fn damaged(name: &str, damage: &str, random: &Fixed) -> Result<Tooled, String> {
     let engine = if damage == "units" { JournalEngine::Compressed } else { JournalEngine::Classic };
     // The list's head is not in that log, which would mend it.
-    let calls = if damage == "orphan-list" { ("", LOGGED.0) } else { LOGGED };
+    let calls = if damage == "orphan-list" { ["", LOGGED[0]] } else { LOGGED };
     let run = recorded(calls, Kind::Small, engine)?;
     let left = Cut::after(&run.media, &run.events).everything();
     let slots = Log::of(&left)?.slots;

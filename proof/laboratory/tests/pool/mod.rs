@@ -37,14 +37,23 @@ fn some(about: u64) -> Limits {
     Limits { about: Some(about), second_opinion_every: 60, recrash_every: 10, ..Limits::default() }
 }
 
-/// Crashes the life of an image under each of these engines, mounted so, in all data modes, at about so many states;
-/// more than `distinct` of each must differ, and more than `nested` crashed recoveries of all. Nothing is found, and so
-/// many percent of this module are executed.
+/// What is to come of many crashes, at least.
+pub(crate) struct Wanted {
+    /// States of each that differ.
+    pub(crate) distinct: u64,
+    /// Crashed recoveries of all.
+    pub(crate) nested: u64,
+    /// So many percent of this module are executed.
+    pub(crate) module: &'static str,
+    pub(crate) percent: u64,
+}
+
+/// Crashes the life of an image under each of these engines, mounted so, in all data modes, at about so many
+/// states. Nothing is found.
 pub(crate) fn a_life_leaves_prefixes(
     how: &[(JournalEngine, Mount)],
     about: u64,
-    (distinct, nested): (u64, u64),
-    (module, percent): (&str, u64),
+    Wanted { distinct, nested, module, percent }: Wanted,
 ) {
     let mut workload = from_text("life", LIFE, Image::Pool).unwrap();
     workload.before = from_text("before", "create /a 0644 ; create /big 0644", Image::Pool).unwrap().calls;

@@ -28,7 +28,7 @@ fn run(home: &Home, noted: &Noted, batches: u64) -> States {
         let discard = (at(first + 2), at(random.below(3) + 1));
         let number = home.submit(&[(at(first), &bytes)], &[discard]).unwrap();
         model[at(first) as usize..][..bytes.len()].copy_from_slice(&bytes);
-        model[unused(size, discard)].fill(0);
+        model[unused(size, discard.0, discard.1)].fill(0);
         states.insert(number, model.clone());
         if n < AWAY || random.below(3) > 0 {
             home.settle(number).unwrap();

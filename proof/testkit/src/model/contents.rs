@@ -79,8 +79,8 @@ impl Model {
         Ok(len)
     }
 
-    pub(super) fn exchange(&mut self, one: (&File, u64), other: (&File, u64), len: Option<u64>) -> Outcome {
-        let ids = [self.opened_for_writing(one.0)?, self.opened_for_writing(other.0)?];
+    pub(super) fn exchange(&mut self, files: [&File; 2], places: [u64; 2], len: Option<u64>) -> Outcome {
+        let ids = [self.opened_for_writing(files[0])?, self.opened_for_writing(files[1])?];
         for id in ids {
             self.check_moves(id)?;
             if !self.mapping.extents {
@@ -88,7 +88,6 @@ impl Model {
             }
         }
         let unit = self.block_size * self.mapping.cluster;
-        let places = [one.1, other.1];
         let mut rests = [0; 2];
         for i in 0..2 {
             let size = self.content(ids[i]).ok_or(Fail::IsDirectory)?.len();

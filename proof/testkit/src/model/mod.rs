@@ -149,7 +149,7 @@ impl Model {
             | Op::Truncate { .. }
             | Op::Fallocate { .. } => self.change_bytes(op),
             Op::Copy { from, at, to, to_at, len } => self.copy(from, *at, to, *to_at, *len),
-            Op::Exchange { file, at, other, other_at, len } => self.exchange((file, *at), (other, *other_at), *len),
+            Op::Exchange { file, at, other, other_at, len } => self.exchange([file, other], [*at, *other_at], *len),
             Op::MapCommit { file, fill, .. } => self.map_commit(file, &op.stores(), *fill),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),

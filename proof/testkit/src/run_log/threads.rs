@@ -219,28 +219,30 @@ fn explore(shape: Shape, stats: &Stats, number: u64, states: u64) -> Shown {
     let kernel = Arc::into_inner(rig.kernel).expect("the drain is gone").into_inner();
     let events = kernel.power.take();
     let media = [Medium { base: Layer::new(rig.base), kind: domain.crashes_as(), whole: None }];
-    let (states, wrong) = cuts(&kernel, &media, &events, domain, number, states);
+    let (states, wrong) = kernel.cuts(&media, &events, domain, number, states);
     let wrong = wrong.map(|wrong| format!("{shape:?}, interleaving {number}, {schedule}: {wrong}"));
     Shown { states, fast: rig.fast.into_inner(), wrong }
 }
 
-/// So many states that cuts of a run leave, judged: how many there were, and what is wrong with one.
-fn cuts(
-    kernel: &Kernel,
-    media: &[Medium],
-    events: &[Event],
-    domain: Domain,
-    seed: u64,
-    most: u64,
-) -> (usize, Option<String>) {
-    let sampling = Sampling { seed, ..Sampling::default().at_most(16) };
-    let mut wrong = None;
-    let built = sampling.spread(media, events, |_| false, most).each(media, events, |layers, mark| {
-        if wrong.is_none() {
-            wrong = kernel.judge(mark, layers, domain).err();
-        }
-    });
-    (built, wrong)
+impl Kernel {
+    /// So many states that cuts of a run leave, judged: how many there were, and what is wrong with one.
+    fn cuts(
+        &self,
+        media: &[Medium],
+        events: &[Event],
+        domain: Domain,
+        seed: u64,
+        most: u64,
+    ) -> (usize, Option<String>) {
+        let sampling = Sampling { seed, ..Sampling::default().at_most(16) };
+        let mut wrong = None;
+        let built = sampling.spread(media, events, |_| false, most).each(media, events, |layers, mark| {
+            if wrong.is_none() {
+                wrong = self.judge(mark, layers, domain).err();
+            }
+        });
+        (built, wrong)
+    }
 }
 
 /// A process is killed after so many of its steps, and another one goes on, or only a drain. Cuts of the whole.
@@ -275,7 +277,7 @@ fn killed(shape: Shape, dead: u32, stats: &Stats, number: u64) -> Option<Shown> 
         event => event,
     });
     let events: Vec<Event> = before.iter().cloned().chain(others).collect();
-    let (states, wrong) = cuts(&kernel, &media, &events, domain, number, 300);
+    let (states, wrong) = kernel.cuts(&media, &events, domain, number, 300);
     let wrong = wrong.map(|wrong| format!("{shape:?}, {number}, {cut_short} of {}: {wrong}", cut_short.limit));
     Some(Shown { states, fast: rig.fast.into_inner(), wrong })
 }

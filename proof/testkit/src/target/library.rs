@@ -156,7 +156,7 @@ pub(super) fn do_op(
         }
         Op::Read { file, at, len, kept } => {
             let ino = call.readable(file)?.ino;
-            return Ok(views.read(call.volume, ino, *at, (*len, *kept))?);
+            return Ok(views.read(call.volume, ino, *at, *len, *kept)?);
         }
         Op::Sync => volume.sync()?,
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),

@@ -21,7 +21,7 @@ const VIEWS: usize = 3;
 
 impl Views {
     /// Reads some bytes of a file, by a view that is kept in place of the oldest or not; their sum.
-    pub(super) fn read(&mut self, volume: &Volume, ino: Ino, at: u64, (len, is_kept): (u64, bool)) -> Result<u64> {
+    pub(super) fn read(&mut self, volume: &Volume, ino: Ino, at: u64, len: u64, is_kept: bool) -> Result<u64> {
         if !is_kept {
             let mut bytes = vec![0; len as usize];
             let read = volume.files().read(ino, at, &mut bytes)?;

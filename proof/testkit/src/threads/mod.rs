@@ -28,7 +28,7 @@ mod step;
 
 pub use judge::Matched;
 pub use order::{Orders, Unexplained};
-pub use perform::{Call, PerformError, Performed, perform};
+pub use perform::{Call, Machine, PerformError, Performed, perform};
 pub use record::{RecordError, Setup, Threads, Trace, record, trace};
 
 use crate::op::{Fallocate, File, Op, text};

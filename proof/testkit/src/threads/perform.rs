@@ -56,7 +56,16 @@ struct Shared {
     background: Mutex<Option<String>>,
 }
 
-/// Does `program` on an open volume, each thread a task of `schedule`, with a [`Mark`] in `domain` before and after
+/// What a volume runs on: its clock, and the memory that keeps something when the power fails.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// The clock.
+    pub clock: &'a Arc<Fixed>,
+    /// The memory.
+    pub domain: &'a Arc<PowerDomain>,
+}
+
+/// Does `program` on an open volume, each thread a task of `schedule`, with a [`Mark`] in the domain before and after
 /// each call.
 ///
 /// With `background`, another task does the volume's background work for as long as they run; at each turn of it so
@@ -66,16 +75,15 @@ struct Shared {
 /// The schedule comes to no good end; the volume then is never closed.
 pub fn perform(
     volume: Volume,
-    clock: &Arc<Fixed>,
-    domain: &Arc<PowerDomain>,
+    machine: Machine<'_>,
     program: &Program,
     schedule: Schedule,
     background: Option<u64>,
 ) -> Result<Performed, PerformError> {
     let shared = Arc::new(Shared {
         volume: Arc::new(volume),
-        clock: clock.clone(),
-        domain: domain.clone(),
+        clock: machine.clock.clone(),
+        domain: machine.domain.clone(),
         calls: program.threads.iter().map(|_| Mutex::default()).collect(),
         live: AtomicUsize::new(program.threads.len()),
         background: Mutex::default(),

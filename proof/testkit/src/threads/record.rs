@@ -1,6 +1,6 @@
 //! A recorded run of several threads on a block device.
 
-use super::{Call, Orders, PerformError, Performed, Program, Unexplained, perform};
+use super::{Call, Machine, Orders, PerformError, Performed, Program, Unexplained, perform};
 use crate::disks;
 use crate::dump::{self, Snapshot, Strictness};
 use crate::model::Model;
@@ -110,7 +110,7 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     let base = stores.at_rest()?;
     drop(domain.take());
     listening.begin_anew();
-    let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
+    let done = perform(volume, Machine { clock: &clock, domain: &domain }, program, schedule, setup.background)?;
     let Performed { volume, calls, stats, background } = done;
     if let Some(what) = background {
         return Err(RecordError::Background(what));

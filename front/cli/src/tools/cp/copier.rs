@@ -206,7 +206,8 @@ impl<'t> Copier<'t> {
         let stat = from.stat(path, !self.how.links_as_such)?;
         let stat = stat.ok_or_else(|| format!("{}: it has gone", from.shown(path)))?;
         if is_dir(&stat) {
-            return self.directory(from, (path, &stat), to, named, jobs);
+            jobs.extend(self.directory(from, path, &stat, to, named)?);
+            return Ok(());
         }
         let follow = named && stat.kind == FileType::Regular;
         let there = self.to.stat(to, follow)?;
@@ -238,12 +239,12 @@ impl<'t> Copier<'t> {
                 self.make_way(to, there.is_some())?;
                 self.to.symlink(&from.read_link(path)?, to)?;
             }
-            FileType::Regular => self.contents(from, (path, &stat), to, there.as_ref())?,
+            FileType::Regular => self.contents(from, path, &stat, to, there.as_ref())?,
             _ if self.how.recursive => {
                 self.make_way(to, there.is_some())?;
                 self.to.make_node(to, &stat)?;
             }
-            _ if from.side() == Side::Host => self.contents(from, (path, &stat), to, there.as_ref())?,
+            _ if from.side() == Side::Host => self.contents(from, path, &stat, to, there.as_ref())?,
             _ => return Err(format!("{}: it is no regular file; -r copies it as what it is", from.shown(path))),
         }
         self.preserve(from, path, to, &stat)?;
@@ -259,7 +260,8 @@ impl<'t> Copier<'t> {
     fn contents(
         &mut self,
         from: &dyn Tree,
-        (path, stat): (&Path, &Stat),
+        path: &Path,
+        stat: &Stat,
         to: &Path,
         there: Option<&Stat>,
     ) -> Result<(), String> {
@@ -281,14 +283,15 @@ impl<'t> Copier<'t> {
         copy(&mut *reader, &mut *writer, &mut self.buffer)
     }
 
+    /// Makes a directory. What is to be done then, the last first.
     fn directory(
         &mut self,
         from: &dyn Tree,
-        (path, stat): (&Path, &Stat),
+        path: &Path,
+        stat: &Stat,
         to: &Path,
         named: bool,
-        jobs: &mut Vec<Job>,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Job>, String> {
         if !self.how.recursive {
             return Err(format!("{}: it is a directory; -r copies it", from.shown(path)));
         }
@@ -308,9 +311,7 @@ impl<'t> Copier<'t> {
         if made {
             self.say(from, path, to);
         }
-        jobs.push(Job::Finish(*stat, made));
-        jobs.extend(names.into_iter().rev().map(Job::Copy));
-        Ok(())
+        Ok([Job::Finish(*stat, made)].into_iter().chain(names.into_iter().rev().map(Job::Copy)).collect())
     }
 
     fn finish(&mut self, from: &dyn Tree, path: &Path, to: &Path, stat: &Stat, made: bool) -> Result<(), String> {
