@@ -1,6 +1,5 @@
 //! All counters of a mounted volume: the parts of the table that its layers declare, one behind the other.
 
-use crate::Volume;
 use ondol_block::{BlockStats, PageUse};
 use ondol_env::counters::{Counter, Counts};
 use ondol_journal::jbd2::Recovered;
@@ -49,21 +48,5 @@ parts! {
 impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.rows().map(|(row, number)| (row.name, number)))
-    }
-}
-
-impl Volume {
-    /// The counters now. Nothing is read from the medium.
-    pub fn counters(&self) -> Counters {
-        let composed = self.composed();
-        Counters {
-            device: composed.store.stats(),
-            nvm: composed.nvm.read(),
-            engine: composed.engine.stats(),
-            cache: composed.engine.cache().stats(),
-            files: composed.inodes.stats(),
-            pages: composed.store.lender().map(|lender| lender.page_use()).unwrap_or_default(),
-            recovered: composed.recovered,
-        }
     }
 }

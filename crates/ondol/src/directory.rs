@@ -165,7 +165,7 @@ impl DirBuilder {
 
     fn one(&self, volume: &Volume, path: &Path) -> Result<()> {
         let (parent, name) = resolve_parent(volume.usable()?, path)?;
-        at(path, volume.usable()?.names().mkdir(parent, name, self.mode, volume.caller())).map(|_| ())
+        at(path, volume.usable()?.names().mkdir(parent, name, self.mode, volume.caller)).map(|_| ())
     }
 
     fn all(&self, volume: &Volume, path: &Path) -> Result<()> {
@@ -232,7 +232,7 @@ impl Volume {
         }
         at(path, self.usable()?.inode_ops().open(found.ino))?;
         let named: Arc<Path> = path.into();
-        let volume = self.hold(Open::Directory(named.clone()));
+        let volume = self.doors.hold(Open::Directory(named.clone()));
         let dir = Arc::new(OpenDir { volume, ino: found.ino, path: named });
         Ok(ReadDir { dir, read: VecDeque::new(), cookie: Some(0) })
     }

@@ -128,7 +128,7 @@ impl OpenOptions {
         let path = dir.as_ref();
         let inodes = volume.usable()?;
         let parent = resolve(inodes, path, Follow::Yes)?;
-        let attr = at(path, inodes.names().tmpfile(parent.ino, self.mode, volume.caller()))?;
+        let attr = at(path, inodes.names().tmpfile(parent.ino, self.mode, volume.caller))?;
         Ok(self.opened(volume, attr.ino, path))
     }
 
@@ -147,8 +147,8 @@ impl OpenOptions {
     fn opened(&self, volume: &Volume, ino: Ino, path: &Path) -> File {
         let path: Arc<Path> = path.into();
         File {
-            volume: Arc::new(volume.hold(Open::File(path.clone()))),
-            caller: volume.caller(),
+            volume: Arc::new(volume.doors.hold(Open::File(path.clone()))),
+            caller: volume.caller,
             ino,
             path,
             readable: self.read,
@@ -175,7 +175,7 @@ impl OpenOptions {
         let inodes = volume.usable()?;
         let create = || {
             let (parent, name) = resolve_parent(inodes, path)?;
-            at(path, inodes.names().create(parent, name, self.mode, volume.caller()))
+            at(path, inodes.names().create(parent, name, self.mode, volume.caller))
         };
         if self.create_new {
             return create();

@@ -107,7 +107,7 @@ pub struct MountInfo {
     pub not_home: Option<String>,
     /// The largest write that a crash cannot divide, in bytes.
     pub atomic_bytes: u64,
-    /// What a server of the mount takes of memory at most, in bytes: see [`Volume::memory_bound`].
+    /// What a server of the mount takes of memory at most, in bytes: see [`State::memory_bound`].
     pub memory_bound: u64,
     /// Which crashes a completed fsync survives on this medium.
     pub survives: &'static str,
@@ -236,17 +236,42 @@ impl Volume {
     /// # Errors
     /// The store's failure, or corruption.
     pub fn info(&self) -> Result<Info> {
-        let composed = self.composed();
+        let composed = self.doors.composed();
         let image = Image::open(composed.store.clone())?;
         let mut info = describe(&image)?;
         let statfs = composed.inodes.statfs();
         (info.free_blocks, info.free_inodes) = (statfs.free, statfs.files_free);
         info.state = "mounted";
-        info.bucket = self.bucket_info();
-        info.mount = Some(self.mount_info());
-        info.pages = self.pages();
-        info.counters = Some(self.counters());
+        info.bucket = self.state().bucket();
+        info.mount = Some(self.state().mount());
+        info.pages = self.state().pages();
+        info.counters = Some(self.state().counters());
         Ok(info)
+    }
+
+    /// What it tells of itself beside.
+    pub fn state(&self) -> State<'_> {
+        State(self)
+    }
+}
+
+/// What a volume that is open tells of itself. Nothing is read from the medium, unless a method says so.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'v>(&'v Volume);
+
+impl State<'_> {
+    /// The counters now. Nothing is read from the medium.
+    pub fn counters(self) -> Counters {
+        let composed = self.0.doors.composed();
+        Counters {
+            device: composed.store.stats(),
+            nvm: composed.nvm.read(),
+            engine: composed.engine.stats(),
+            cache: composed.engine.cache().stats(),
+            files: composed.inodes.stats(),
+            pages: composed.store.lender().map(|lender| lender.page_use()).unwrap_or_default(),
+            recovered: composed.recovered,
+        }
     }
 
     /// As [`Volume::info`], with what a volume in object storage takes there: the store is asked for a list, which is
@@ -254,22 +279,22 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::info`]. A store that does not answer leaves it out.
-    pub fn info_with_usage(&self) -> Result<Info> {
-        let mut info = self.info()?;
-        if let (Some(held), Some(bucket)) = (&self.composed().held, &mut info.bucket) {
+    pub fn info_with_usage(self) -> Result<Info> {
+        let mut info = self.0.info()?;
+        if let (Some(held), Some(bucket)) = (&self.0.doors.composed().held, &mut info.bucket) {
             held.weigh(bucket);
         }
         Ok(info)
     }
 
     /// The home in object storage, of a volume that lies there: as it is known here. The store is asked nothing.
-    pub fn bucket_info(&self) -> Option<BucketInfo> {
-        self.composed().held.as_ref().map(|held| held.info())
+    pub fn bucket(self) -> Option<BucketInfo> {
+        self.0.doors.composed().held.as_ref().map(|held| held.info())
     }
 
-    /// How it is mounted. Nothing is read from the medium.
-    pub fn mount_info(&self) -> MountInfo {
-        let composed = self.composed();
+    /// How it is mounted.
+    pub fn mount(self) -> MountInfo {
+        let composed = self.0.doors.composed();
         MountInfo {
             engine: composed.engine.name(),
             data: composed.inodes.data_mode().name(),
@@ -298,8 +323,8 @@ impl Volume {
 
     /// What the pages of the pool are used for; `None` if the volume does not lie in one, or its blocks are smaller
     /// than its pages.
-    pub fn pages(&self) -> Option<Pages> {
-        let (composed, statfs) = (self.composed(), self.inodes().statfs());
+    pub fn pages(self) -> Option<Pages> {
+        let (composed, statfs) = (self.0.doors.composed(), self.0.inodes().statfs());
         let lender = composed.store.lender().filter(|lender| lender.page_bytes() == statfs.block_size)?;
         let (used, memory) = (lender.page_use(), composed.inodes.space().memory_blocks());
         // Others than a page table lend, too.
@@ -322,19 +347,21 @@ impl Volume {
 
     /// Counts what happens on the NVM that this volume lies on or has in front of it, also after it is closed, as its
     /// last writes are then. Its pool stays taken as long as this is there.
-    pub fn nvm_meter(&self) -> NvmMeter {
-        self.composed().nvm.clone()
+    pub fn nvm_meter(self) -> NvmMeter {
+        self.0.doors.composed().nvm.clone()
     }
 
     /// Bytes that requests which carry or fetch much may take, all at a time: a share of `cache=`.
-    pub fn request_bytes(&self) -> u64 {
-        Shares::of(self.composed().options.image.cache_bytes).requests
+    pub fn request_bytes(self) -> u64 {
+        Shares::of(self.0.doors.composed().options.image.cache_bytes).requests
     }
 
     /// Bytes of memory that a server of this volume takes at most, about: twice `cache=`, where all shares are full and
     /// no image is shared between them, and what it takes without, with 192 for each inode that a kernel knows. A
     /// single operation of the library that changes more than that is not bound by it.
-    pub fn memory_bound(&self) -> u64 {
-        2 * self.composed().options.image.cache_bytes + BESIDE + KNOWN * self.inodes().inode_ops().known_inodes() as u64
+    pub fn memory_bound(self) -> u64 {
+        2 * self.0.doors.composed().options.image.cache_bytes
+            + BESIDE
+            + KNOWN * self.0.inodes().inode_ops().known_inodes() as u64
     }
 }

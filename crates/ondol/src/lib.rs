@@ -102,11 +102,12 @@ mod volume;
 mod whole;
 mod words;
 
+pub use attributes::Attributes;
 pub use bucket::{
     BucketInfo, DiskCacheInfo, Durable, HAS_BUCKETS, LagInfo, LeaseInfo, LocalBatch, LocalLogInfo, LocalLogState,
-    RequestInfo, Snapshot, StoredInfo, clone_volume, delete_volume, is_local_log, is_there as is_volume_there,
-    local_log, local_log_batches, local_log_batches_in_pool, mark_of, require_named as require_named_in_bucket,
-    says_closed, snapshot, snapshot_delete, snapshots,
+    RequestInfo, Snapshot, Snapshots, StoredInfo, clone_volume, delete_volume, is_local_log,
+    is_there as is_volume_there, local_log, local_log_batches, local_log_batches_in_pool, mark_of,
+    require_named as require_named_in_bucket, says_closed, snapshot, snapshot_delete, snapshots,
 };
 pub use counters::Counters;
 pub use directory::{DirBuilder, DirEntry, ReadDir};
@@ -115,7 +116,7 @@ pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::{FormatOptions, format_store};
 pub use home::{TableInfo, attach as attach_table, format_pool};
-pub use info::{Info, MountInfo, Pages, info, partitions};
+pub use info::{Info, MountInfo, Pages, State, info, partitions};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, check_telling, mark_checked, recover,
     recover_media, recover_telling, recover_with_pool, tune, tune_store,

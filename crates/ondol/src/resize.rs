@@ -263,7 +263,7 @@ impl Volume {
     /// the last step.
     pub fn resize(&self, bytes: Option<u64>) -> Result<Resized> {
         let inodes = self.usable()?;
-        let store = &self.composed().store;
+        let store = &self.doors.composed().store;
         let sb = superblock(&**store)?.ok_or_else(|| Error::state(store.name(), "its superblock cannot be read"))?;
         let block_size = u64::from(sb.block_size());
         if sb.journal_inum().is_none() {

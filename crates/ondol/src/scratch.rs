@@ -66,7 +66,7 @@ impl Volume {
     /// or others may store to the pool, or the process has no more mappings (pages that lie side by side take one).
     pub fn scratch(&self, len: u64) -> Result<Scratch> {
         self.usable()?;
-        let composed = self.composed();
+        let composed = self.doors.composed();
         let unsupported = |what: String| VolumeError::Unsupported(what);
         let block_size = u64::from(self.statfs().block_size);
         let lender = composed.store.lender();
@@ -87,7 +87,7 @@ impl Volume {
             match lender.own(&runs).map_err(JournalError::from).map_err(VolumeError::from)? {
                 Own::Memory(memory) => {
                     let held = Held { memory, len: bytes, blocks };
-                    return Ok(Scratch { held, volume: self.hold(Open::Memory) });
+                    return Ok(Scratch { held, volume: self.doors.hold(Open::Memory) });
                 }
                 Own::Refused(why) => {
                     return Err(unsupported(format!("{wanted} pages of this pool cannot be memory: {why}")).into());

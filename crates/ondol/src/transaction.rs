@@ -66,10 +66,10 @@ impl Volume {
     pub fn transaction<T>(&self, record: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         self.usable()?;
         let mut tx = Transaction::default();
-        let recording = Recording::of(self.mounted());
+        let recording = Recording::of(&self.doors);
         let value = record(&mut tx)?;
         drop(recording);
-        self.act(|inodes| inodes.apply(&tx.steps, self.caller())).map_err(|e| tx.explain(e))?;
+        self.act(|inodes| inodes.apply(&tx.steps, self.caller)).map_err(|e| tx.explain(e))?;
         Ok(value)
     }
 }

@@ -4,7 +4,7 @@ use crate::background;
 use crate::compose::{self, Composed};
 use crate::file::{File, OpenOptions};
 use crate::media::Media;
-use crate::mounted::{Doors, Hold, Mounted};
+use crate::mounted::{Doors, Mounted};
 use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Open, Options, RecoverReport, Result};
 use ondol_env::sync::Arc;
@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 /// Dropping a volume, or the last of what is open of it if that comes later, closes it and logs an error where
 /// [`Volume::close`] would return it. The exception are volumes of [`Volume::open_stepped`].
 pub struct Volume {
-    doors: Doors,
-    caller: Caller,
+    pub(crate) doors: Doors,
+    pub(crate) caller: Caller,
 }
 
 impl Volume {
@@ -44,7 +44,8 @@ impl Volume {
     /// # Errors
     /// As [`Volume::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        Ok(Self::start(compose::open(path.as_ref(), options)?))
+        let composed = compose::open(path.as_ref(), options)?;
+        Ok(Self::new(background::start(composed.steps()), composed, true))
     }
 
     /// As [`Volume::open_with`], over any block stores and with any clock: for tests and simulators.
@@ -52,7 +53,8 @@ impl Volume {
     /// # Errors
     /// As [`Volume::open`].
     pub fn open_media(media: impl Into<Media>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
-        Ok(Self::start(compose::open_media(media.into(), options, env)?))
+        let composed = compose::open_media(media.into(), options, env)?;
+        Ok(Self::new(background::start(composed.steps()), composed, true))
     }
 
     /// As [`Volume::open_media`], without threads: background work (commits by time, checkpoints) happens in
@@ -66,10 +68,6 @@ impl Volume {
         Ok(Self::new(Background::default(), composed, false))
     }
 
-    fn start(composed: Composed) -> Self {
-        Self::new(background::start(composed.steps()), composed, true)
-    }
-
     fn new(background: Background<JournalError>, composed: Composed, closes: bool) -> Self {
         let caller = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self { doors: Doors::new(Mounted::new(background, composed, closes)), caller }
@@ -81,7 +79,7 @@ impl Volume {
     /// The first failure of a step.
     pub fn step_until_idle(&self) -> Result<()> {
         self.usable()?;
-        background::run_until_idle(&self.composed().steps())
+        background::run_until_idle(&self.doors.composed().steps())
     }
 
     /// Brings the oldest of what is committed home, as the background does when the journal is crowded, and commits
@@ -91,12 +89,12 @@ impl Volume {
     /// The journal's or the store's failure; nothing that was durable is lost.
     pub fn checkpoint(&self) -> Result<bool> {
         self.usable()?;
-        Ok(self.composed().engine.checkpoint()?)
+        Ok(self.doors.composed().engine.checkpoint()?)
     }
 
     /// What opening had to recover.
     pub fn recovered(&self) -> RecoverReport {
-        RecoverReport::of(self.composed().recovered, self.composed().orphans)
+        RecoverReport::of(self.doors.composed().recovered, self.doors.composed().orphans)
     }
 
     /// Commits everything, writes it home, marks the image clean and unlocks it. Durable when this returns.
@@ -132,19 +130,6 @@ impl Volume {
         self.doors.open()
     }
 
-    pub(crate) fn mounted(&self) -> &Mounted {
-        &self.doors
-    }
-
-    /// Keeps the image mounted for `open`.
-    pub(crate) fn hold(&self, open: Open) -> Hold {
-        self.doors.hold(open)
-    }
-
-    pub(crate) fn composed(&self) -> &Composed {
-        self.doors.composed()
-    }
-
     /// As [`Mounted::usable`].
     pub(crate) fn usable(&self) -> Result<&Inodes> {
         self.doors.usable()
@@ -166,16 +151,6 @@ impl Volume {
     /// Whether changes are refused.
     pub fn is_read_only(&self) -> bool {
         self.inodes().is_read_only()
-    }
-
-    /// Gives back to the medium what is free in `len` bytes of the volume from `start` on, in runs of at least
-    /// `minimum` bytes, and returns how many bytes that were, as fstrim(8) does. Space whose freeing is not durable yet
-    /// stays: [`Volume::sync`] first.
-    ///
-    /// # Errors
-    /// As the FITRIM ioctl: `EOPNOTSUPP` when the medium keeps what is discarded.
-    pub fn trim(&self, start: u64, len: u64, minimum: u64) -> Result<u64> {
-        Ok(self.usable()?.space().trim(start, len, minimum)?)
     }
 
     /// Space and inodes.
@@ -322,10 +297,6 @@ impl Volume {
         self.caller = caller;
     }
 
-    pub(crate) fn caller(&self) -> Caller {
-        self.caller
-    }
-
     /// Does something that may need space, for whom the volume's calls are made.
     pub(crate) fn act<T>(&self, work: impl FnOnce(&Inodes) -> T) -> T {
         self.doors.act(self.caller, work)
@@ -334,6 +305,6 @@ impl Volume {
 
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Volume({})", self.composed().store.name())
+        write!(f, "Volume({})", self.doors.composed().store.name())
     }
 }

@@ -42,7 +42,7 @@ fn a_volume_that_is_closed_or_dropped_is_free_at_once() {
     let volume = store.open();
     volume.write("/one", b"closed").unwrap();
     assert_eq!(volume.info().unwrap().bucket.unwrap().chunk_bytes, 4096);
-    assert_eq!(volume.mount_info().engine, "batch");
+    assert_eq!(volume.state().mount().engine, "batch");
     volume.close().unwrap();
     let volume = store.open();
     volume
@@ -149,14 +149,14 @@ fn a_snapshot_stays_as_it_was() {
     let store = Store::new();
     let volume = store.open();
     volume.write("/file", b"first").unwrap();
-    volume.snapshot("one").unwrap();
+    volume.snapshots().create("one").unwrap();
     volume.write("/file", b"second").unwrap();
     volume.sync().unwrap();
-    assert_eq!(volume.snapshot("one").unwrap_err().errno(), errno(rustix::io::Errno::EXIST));
-    assert_eq!(volume.snapshot("a b").unwrap_err().errno(), errno(rustix::io::Errno::INVAL));
+    assert_eq!(volume.snapshots().create("one").unwrap_err().errno(), errno(rustix::io::Errno::EXIST));
+    assert_eq!(volume.snapshots().create("a b").unwrap_err().errno(), errno(rustix::io::Errno::INVAL));
     assert_eq!(store.read(&store.snapshot("one"), "/file").unwrap(), b"first");
     let names = |found: Vec<ondol::Snapshot>| found.into_iter().map(|found| found.name).collect::<Vec<_>>();
-    assert_eq!(names(volume.snapshots().unwrap()), ["one"]);
+    assert_eq!(names(volume.snapshots().list().unwrap()), ["one"]);
     volume.close().unwrap();
     ondol::snapshot(store.target(), "two").unwrap();
     assert_eq!(names(ondol::snapshots(store.target()).unwrap()), ["one", "two"]);
@@ -164,8 +164,8 @@ fn a_snapshot_stays_as_it_was() {
     let e = Volume::open(store.snapshot("one")).map(drop).unwrap_err();
     assert_eq!(e.errno(), errno(rustix::io::Errno::ROFS), "{e}");
     let read_only = Volume::open_with(store.snapshot("one"), &Options::default().with_read_only(true)).unwrap();
-    assert_eq!(read_only.snapshot("three").unwrap_err().errno(), errno(rustix::io::Errno::ROFS));
-    assert_eq!(names(read_only.snapshots().unwrap()), ["one", "two"]);
+    assert_eq!(read_only.snapshots().create("three").unwrap_err().errno(), errno(rustix::io::Errno::ROFS));
+    assert_eq!(names(read_only.snapshots().list().unwrap()), ["one", "two"]);
     drop(read_only);
     ondol::snapshot_delete(store.target(), "one").unwrap();
     let gone = store.read(&store.snapshot("one"), "/file").unwrap_err();
@@ -175,7 +175,7 @@ fn a_snapshot_stays_as_it_was() {
     ondol::export(store.snapshot("two"), &image, false).unwrap();
     let image = Volume::open(&image).unwrap();
     assert_eq!(image.read("/file").unwrap(), b"second");
-    assert_eq!(image.snapshot("one").unwrap_err().errno(), errno(rustix::io::Errno::OPNOTSUPP));
+    assert_eq!(image.snapshots().create("one").unwrap_err().errno(), errno(rustix::io::Errno::OPNOTSUPP));
 }
 
 #[test]

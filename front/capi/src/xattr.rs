@@ -32,7 +32,7 @@ fn given(found: &[u8], mut buffer: Room, size: usize) -> Result<u64> {
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_getxattr(volume: Option<&Volume>, path: Text, name: Text, buffer: Room, size: usize) -> i64 {
     counting(|| {
-        let found = needed(volume, "volume")?.0.xattr(path.path("path")?, name.needed("name")?)?;
+        let found = needed(volume, "volume")?.0.attributes().get(path.path("path")?, name.needed("name")?)?;
         given(&found, buffer, size)
     })
 }
@@ -42,7 +42,7 @@ pub extern "C" fn ondol_getxattr(volume: Option<&Volume>, path: Text, name: Text
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_listxattr(volume: Option<&Volume>, path: Text, buffer: Room, size: usize) -> i64 {
     counting(|| {
-        let names = needed(volume, "volume")?.0.xattrs(path.path("path")?)?;
+        let names = needed(volume, "volume")?.0.attributes().names(path.path("path")?)?;
         let found: Vec<u8> = names.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect();
         given(&found, buffer, size)
     })
@@ -60,12 +60,12 @@ pub extern "C" fn ondol_setxattr(
 ) -> c_int {
     call(|| {
         let volume = &needed(volume, "volume")?.0;
-        Ok(volume.set_xattr(path.path("path")?, name.needed("name")?, value.slice(size)?, how(flags)?)?)
+        Ok(volume.attributes().set(path.path("path")?, name.needed("name")?, value.slice(size)?, how(flags)?)?)
     })
 }
 
 /// Removes an extended attribute.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_removexattr(volume: Option<&Volume>, path: Text, name: Text) -> c_int {
-    call(|| Ok(needed(volume, "volume")?.0.remove_xattr(path.path("path")?, name.needed("name")?)?))
+    call(|| Ok(needed(volume, "volume")?.0.attributes().remove(path.path("path")?, name.needed("name")?)?))
 }

@@ -48,7 +48,7 @@ impl Mount {
         let mut options = options.clone();
         options.read_only |= volume.inodes().is_read_only();
         let source = options.fsname.clone().unwrap_or_else(|| fusermount::shown(source.as_os_str()));
-        let room = usize::try_from(volume.request_bytes()).unwrap_or(usize::MAX);
+        let room = usize::try_from(volume.state().request_bytes()).unwrap_or(usize::MAX);
         let ops = Arc::new(Ops::new(volume));
         // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
         let root_and_owner = options.allow_root && !options.allow_other;

@@ -207,9 +207,10 @@ impl Probe {
             Self::None | Self::BlockStat(_) | Self::Store(_) => Ok(Value::Null),
             Self::Mount(root) => asked(root, INFO_XATTR),
             Self::FarMount(root) => asked(root, client::STATS),
-            Self::Volume(volume) if volume.bucket_info().is_some() => Ok(json!({
-                "mount": volume.mount_info(), "bucket": volume.bucket_info(), "counters": volume.counters()
-            })),
+            Self::Volume(volume) if volume.state().bucket().is_some() => {
+                let state = volume.state();
+                Ok(json!({ "mount": state.mount(), "bucket": state.bucket(), "counters": state.counters() }))
+            }
             Self::Volume(volume) => {
                 let info = volume.info().map_err(io::Error::from).context(|| "the volume's info")?;
                 serde_json::to_value(info).map_err(io::Error::from).context(|| "the volume's info")

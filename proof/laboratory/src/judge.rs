@@ -59,7 +59,7 @@ pub trait VolumeRun: Sync {
         None
     }
 
-    /// See [`Subject::describe`].
+    /// See [`Told::describe`].
     fn describe(&self) -> Description;
 }
 

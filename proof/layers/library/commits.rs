@@ -225,7 +225,7 @@ fn run(media: Media, ground: &Ground, options: &Options, seed: u64) -> (usize, u
             (commits, refused) = (commits + run.commits, refused + run.refused);
             (run.names, run.files, run.random)
         };
-        let counters = volume.counters();
+        let counters = volume.state().counters();
         assert_eq!((counters.pages.pinned, counters.pages.held), (0, 0));
         volume.close().unwrap();
         assert!(ondol::check_media(&media).unwrap().is_clean());
@@ -307,7 +307,7 @@ fn a_large_commit_is_one() {
         map.commit().unwrap();
         inodes.inode_ops().set_flags(ondol::ROOT, flags, u32::MAX).unwrap();
         assert!(volume.read("/a").unwrap() == expected, "{options}");
-        let counters = volume.counters();
+        let counters = volume.state().counters();
         assert_eq!((counters.files.batches, counters.files.batch_exchanges, map.uncommitted()), (1, 1, 0), "{options}");
         assert!(map[50] != 3, "the map shows what it was made of");
         map.discard().unwrap();
@@ -318,7 +318,7 @@ fn a_large_commit_is_one() {
         map.commit().unwrap();
         expected[..10].fill(4);
         assert!(volume.read("/a").unwrap() == expected);
-        assert_eq!(volume.counters().files.batches, 2);
+        assert_eq!(volume.state().counters().files.batches, 2);
         assert!(volume.statfs().free <= free, "holes were stored to");
         drop((map, file));
         volume.close().unwrap();
@@ -347,7 +347,7 @@ fn a_commit_that_fails_keeps_its_stores() {
         volume.remove_file("/full").unwrap();
         map.commit().unwrap();
         assert!(volume.read("/a").unwrap() == map[..]);
-        assert_eq!(volume.counters().files.batch_exchanges, u64::from(large));
+        assert_eq!(volume.state().counters().files.batch_exchanges, u64::from(large));
         // Shorter, and long enough again.
         map.store(stored - 1, &[8]).unwrap();
         file.set_len(stored as u64 - 1).unwrap();
@@ -452,7 +452,7 @@ fn readers_see_commits_whole() {
         }
         done.store(true, std::sync::atomic::Ordering::SeqCst);
     });
-    assert!(volume.counters().files.batch_exchanges > 0);
+    assert!(volume.state().counters().files.batch_exchanges > 0);
     volume.close().unwrap();
 }
 
@@ -467,16 +467,20 @@ fn a_commit_stores_each_page_once() {
         while volume.checkpoint().unwrap() {}
         let mut map = file(&volume, "/a").map_mut().unwrap();
         let pages = [3, 4, 5, 20, 40, 59];
-        let stored = volume.counters();
+        let stored = volume.state().counters();
         pages.iter().for_each(|page| map.bytes_mut(page * BLOCK..(page + 1) * BLOCK).unwrap().fill(2));
-        assert_eq!(volume.counters().nvm.all_bytes(), stored.nvm.all_bytes(), "nothing of a store reaches the pool");
+        assert_eq!(
+            volume.state().counters().nvm.all_bytes(),
+            stored.nvm.all_bytes(),
+            "nothing of a store reaches the pool"
+        );
         map.commit().unwrap();
-        let committed = volume.counters();
+        let committed = volume.state().counters();
         assert_eq!(committed.nvm.copied_bytes - stored.nvm.copied_bytes, (pages.len() * BLOCK) as u64, "{data}");
         let beside = committed.nvm.all_bytes() - stored.nvm.all_bytes() - (pages.len() * BLOCK) as u64;
         assert!(beside < 2048, "{beside} bytes beside the pages");
         while volume.checkpoint().unwrap() {}
-        let home = volume.counters();
+        let home = volume.state().counters();
         assert!(home.nvm.copied_bytes - committed.nvm.copied_bytes < BLOCK as u64, "a checkpoint copies no page");
         drop(map);
         volume.close().unwrap();

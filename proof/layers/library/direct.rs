@@ -131,7 +131,7 @@ fn run(options: &str, seed: u64) -> Counters {
         assert!(ondol::check_media(&after).unwrap().is_clean());
         (files, random) = (run.files, run.random);
         drop(run.lent);
-        counters = volume.counters();
+        counters = volume.state().counters();
         assert_eq!((counters.pages.pinned, counters.pages.held), (0, 0));
         volume.close().unwrap();
     }
@@ -163,7 +163,7 @@ fn views_and_maps_stay_what_they_are_whatever_is_done_to_the_files() {
 fn nothing_is_copied_whatever_state_the_data_is_in() {
     let (media, _) = attached(&made(), None);
     let volume = opened(&media, "journal=remap,data=journal");
-    let meter = volume.nvm_meter();
+    let meter = volume.state().nvm_meter();
     let file = file(&volume, "/a");
     let whole: Vec<u8> = (0..10 * BLOCK).map(|n| (n / 100) as u8).collect();
     file.write_all_at(&whole, 0).unwrap();
@@ -186,7 +186,7 @@ fn nothing_is_copied_whatever_state_the_data_is_in() {
             _ => while volume.checkpoint().unwrap() {},
         }
     }
-    assert_eq!(volume.counters().files.view_copied_bytes, 0);
+    assert_eq!(volume.state().counters().files.view_copied_bytes, 0);
     let inside = file.view(5000..=5001).unwrap();
     assert_eq!(inside.to_vec(), whole[5000..5002]);
     assert!(file.view(1 << 40..).unwrap().is_empty() && file.view(7..7).unwrap().is_empty());
@@ -218,7 +218,7 @@ fn a_file_that_is_gone_is_there_for_its_views() {
     volume.sync().unwrap();
     assert!(view.to_vec() == [7; 20 * BLOCK] && map[..] == [7; 20 * BLOCK]);
     drop((view, map));
-    assert_eq!(volume.counters().pages.held, 0);
+    assert_eq!(volume.state().counters().pages.held, 0);
     volume.close().unwrap();
 }
 
@@ -237,11 +237,11 @@ fn maps_give_back_what_writers_need() {
             file.map().unwrap()
         })
         .collect();
-    let counters = volume.counters();
+    let counters = volume.state().counters();
     assert!(counters.pages.parted > 0, "{counters:?}");
     assert!((0..).zip(&maps).all(|(n, map)| map[..] == bytes(n)[..] && !map.is_copied()));
     drop(maps);
-    assert_eq!(volume.counters().pages.held, 0);
+    assert_eq!(volume.state().counters().pages.held, 0);
     drop(file);
     volume.close().unwrap();
 }
@@ -250,7 +250,7 @@ fn maps_give_back_what_writers_need() {
 fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     let (media, _) = attached(&made(), None);
     let volume = opened(&media, "journal=remap");
-    let most = volume.counters().pages.pinnable as usize;
+    let most = volume.state().counters().pages.pinnable as usize;
     assert!(most > 50, "{most}");
     let whole: Vec<u8> = (0..2 * most * BLOCK).map(|n| (n / BLOCK) as u8).collect();
     volume.write("/a", &whole).unwrap();
@@ -259,7 +259,7 @@ fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     let file = file(&volume, "/a");
     let first = file.view(..).unwrap();
     let (lent, copied) = (most * BLOCK, first.copied() as usize);
-    assert_eq!((first.len() as usize - copied, volume.counters().pages.pinned), (lent, most as u64));
+    assert_eq!((first.len() as usize - copied, volume.state().counters().pages.pinned), (lent, most as u64));
     let second = file.view(..).unwrap();
     assert_eq!(second.copied(), second.len());
     let map = file.map().unwrap();
@@ -268,11 +268,11 @@ fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     (0..20).for_each(|n| file.write_all_at(&vec![n; whole.len()], 0).unwrap());
     volume.sync().unwrap();
     assert!(first.to_vec() == whole && second.to_vec() == whole && map[..] == whole[..]);
-    let counters = volume.counters();
+    let counters = volume.state().counters();
     // Pages abound, so that the map need not give any back.
     assert!(counters.pages.parted == 0 && counters.pages.held >= most as u64, "{counters:?}");
     drop((first, second, map));
-    assert_eq!((volume.counters().pages.held, file.view(..BLOCK as u64).unwrap().copied()), (0, 0));
+    assert_eq!((volume.state().counters().pages.held, file.view(..BLOCK as u64).unwrap().copied()), (0, 0));
     drop(file);
     volume.close().unwrap();
 }
@@ -334,7 +334,7 @@ fn readers_never_see_half_a_write() {
         }
         println!("{seen} views and maps beside 600 writes");
     });
-    let counters = volume.counters();
+    let counters = volume.state().counters();
     assert_eq!((counters.pages.pinned, counters.pages.held), (0, 0));
     volume.close().unwrap();
 }

@@ -27,7 +27,7 @@ fn volume(setup: Setup, options: Options) -> Volume {
 }
 
 fn commits(volume: &Volume) -> u64 {
-    volume.counters().engine.commits
+    volume.state().counters().engine.commits
 }
 
 fn fsync(volume: &Volume, path: &str) {
@@ -82,9 +82,9 @@ fn a_changed_file_costs_a_commit_and_an_unchanged_one_none() {
             let (what, change, whose) = all[n];
             change(&volume).expect(what);
             assert_eq!(cost(&volume, "/b"), 0, "{setup:?}: of a file that {what} was not done to");
-            let before = (commits(&volume), volume.counters().device.flushes);
+            let before = (commits(&volume), volume.state().counters().device.flushes);
             fsync(&volume, whose[0]);
-            let after = (commits(&volume), volume.counters().device.flushes);
+            let after = (commits(&volume), volume.state().counters().device.flushes);
             assert!(after != before, "{setup:?}: {what}: nothing became durable");
             for path in whose {
                 assert_eq!(cost(&volume, path), 0, "{setup:?}: {what} is durable, with all of its files");
@@ -109,7 +109,7 @@ fn each_file_of_a_change_makes_it_durable() {
 fn data_in_place_is_flushed_for_its_own_file() {
     let setup = Setup::CLASSIC_ORDERED;
     let volume = by_file(setup);
-    let flushes = || volume.counters().device.flushes;
+    let flushes = || volume.state().counters().device.flushes;
     // No clock goes here, so not even a time changes.
     OpenOptions::new().write(true).open(&volume, "/a").expect("open").write_all_at(&[7; 9000], 0).expect("write");
     let before = (commits(&volume), flushes());
@@ -131,7 +131,7 @@ fn what_was_forgotten_is_waited_for() {
     volume.set_permissions("/a", 0o600).expect("chmod");
     let ino = volume.metadata("/a").expect("a file").ino();
     others.iter().for_each(|path| assert_eq!(volume.metadata(path).expect("a file").len(), 0));
-    let cached = volume.counters().files.cached_inodes;
+    let cached = volume.state().counters().files.cached_inodes;
     assert!(cached < 10, "{cached}");
     let before = commits(&volume);
     volume.inodes().fsync(ino, false).expect("fsync");

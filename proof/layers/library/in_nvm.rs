@@ -178,7 +178,7 @@ fn swap_brings_home_without_copies_and_is_refused_elsewhere() {
         volume.write("/a", vec![byte; 100_000]).unwrap();
         volume.sync().unwrap();
     }
-    let counted = volume.counters();
+    let counted = volume.state().counters();
     assert!(counted.engine.swapped_blocks > 100 && counted.engine.checkpoint_blocks == 0, "{counted:?}");
     volume.close().unwrap();
 
@@ -201,7 +201,7 @@ fn exchanged(engine: &str, blocks: usize) -> (u64, u64) {
     volume.write("/a", vec![1; blocks * 4096]).unwrap();
     volume.write("/b", vec![2; blocks * 4096]).unwrap();
     volume.sync().unwrap();
-    let meter = volume.nvm_meter();
+    let meter = volume.state().nvm_meter();
     let before = meter.read();
     volume.exchange("/a", 0, "/b", 0, &Exchange { durable: true, ..Exchange::default() }).unwrap();
     let after = meter.read();

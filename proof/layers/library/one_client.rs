@@ -59,7 +59,7 @@ fn run(dir: &Path, options: &str) {
     let store = Arc::new(FileStore::open(&image, Access::Write).unwrap());
     let volume = Volume::open_stepped(store, &Options::parse(options).unwrap(), image::clock(1)).unwrap();
     day(&volume, 20_000);
-    let counted = volume.counters();
+    let counted = volume.state().counters();
     let here = (counted.engine.foreground_commits, counted.engine.foreground_checkpoints);
     assert_eq!(here, (0, 0), "{options}: commits and checkpoints by operations");
     assert!(counted.engine.commits >= 3, "{options}: {} commits", counted.engine.commits);

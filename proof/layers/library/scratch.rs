@@ -47,7 +47,7 @@ fn free(volume: &Volume) -> u64 {
 
 /// What the pages are used for.
 fn pages(volume: &Volume) -> ondol::Pages {
-    let pages = volume.pages().unwrap();
+    let pages = volume.state().pages().unwrap();
     assert!(pages.storage + pages.memory + pages.log + pages.held <= pages.total, "{pages:?}");
     assert_eq!(volume.info().unwrap().pages, Some(pages));
     pages
@@ -184,7 +184,7 @@ fn pages_that_are_busy_here_and_there_are_passed_over() {
         drop(files);
         names.iter().for_each(|name| volume.remove_file(name).unwrap());
         volume.sync().unwrap();
-        let _ = volume.trim(0, u64::MAX, 0);
+        let _ = volume.inodes().space().trim(0, u64::MAX, 0);
         let mut memory = volume.scratch(empty - 20 * BLOCK).unwrap_or_else(|e| panic!("{options}: {e}"));
         scribble(&mut memory, 2);
         let is_read = views.iter().all(|view| view.slices().flatten().all(|byte| *byte == 7));
@@ -230,7 +230,7 @@ fn memory_is_refused_where_there_is_none() {
     let volume = Volume::open(&image).unwrap();
     let refused = volume.scratch(1).unwrap_err();
     assert!(refused.errno() == EOPNOTSUPP && refused.to_string().contains("NVM pool"), "{refused}");
-    assert!(volume.pages().is_none() && volume.info().unwrap().pages.is_none());
+    assert!(volume.state().pages().is_none() && volume.info().unwrap().pages.is_none());
     volume.close().unwrap();
     let target = format!("nvm:{}", pool.display());
     Volume::format(&target, &FormatOptions::new().size(8 << 20)).unwrap();

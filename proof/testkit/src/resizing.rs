@@ -170,7 +170,7 @@ fn fill_at_the_end(volume: &Volume) -> ondol::Result<()> {
         }
     }
     scatter(volume, "/z", 14..30)?;
-    volume.set_xattr("/d/e", "user.much", [8; 700], SetXattr::Any)?;
+    volume.attributes().set("/d/e", "user.much", [8; 700], SetXattr::Any)?;
     volume.symlink("t".repeat(200), "/d/link")?;
     (0..n - 1).try_for_each(|n| volume.remove_file(format!("/d/f{n:03}")))
 }
@@ -182,7 +182,9 @@ fn fill_groups(volume: &Volume, filled: Filled) -> ondol::Result<()> {
         let file = format!("{dir}/f");
         volume.write(&file, [n; 900])?;
         if filled == Filled::Valued {
-            [&dir, &file].into_iter().try_for_each(|of| volume.set_xattr(of, "user.v", [n; 2000], SetXattr::Any))?;
+            [&dir, &file]
+                .into_iter()
+                .try_for_each(|of| volume.attributes().set(of, "user.v", [n; 2000], SetXattr::Any))?;
         }
     }
     if filled != Filled::Indexed {

@@ -28,12 +28,12 @@ fn filled(spec: &Spec) -> (Vec<u8>, Snapshot) {
     }
     let any = ondol::SetXattr::Any;
     for d in 0..6 {
-        volume.set_xattr(format!("/d{d}/f1"), "user.small", b"little", any).expect("an attribute");
-        volume.set_xattr(format!("/d{d}/f2"), "user.block", [b'v'; 700], any).expect("an attribute");
+        volume.attributes().set(format!("/d{d}/f1"), "user.small", b"little", any).expect("an attribute");
+        volume.attributes().set(format!("/d{d}/f2"), "user.block", [b'v'; 700], any).expect("an attribute");
     }
     if spec.args.iter().any(|arg| arg.contains("ea_inode")) {
-        volume.set_xattr("/d3/sub", "user.value", [7; 5000], any).expect("a value");
-        volume.set_xattr("/d5/f1", "user.value", [9; 6000], any).expect("a value");
+        volume.attributes().set("/d3/sub", "user.value", [7; 5000], any).expect("a value");
+        volume.attributes().set("/d5/f1", "user.value", [9; 6000], any).expect("a value");
     }
     let file = volume.create("/d4/holes").expect("create");
     file.write_at(&[1; 3000], 900_000).expect("write");

@@ -29,7 +29,7 @@ pub use log::{
     LocalBatch, LocalLogInfo, LocalLogState, is_local_log, local_log, local_log_batches, local_log_batches_in_pool,
 };
 pub use mark::{mark_of, says_closed};
-pub use snapshot::{clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
+pub use snapshot::{Snapshots, clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
 pub use terms::Durable;
 pub(crate) use terms::{LogAt, LogTerms, Terms};
 

@@ -76,21 +76,36 @@ pub fn delete_volume(target: impl AsRef<Path>) -> Result<()> {
     destroy(target)
 }
 
+/// The snapshots of a volume that is open, which lies in object storage.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshots<'v>(&'v Volume);
+
 impl Volume {
+    /// Its snapshots.
+    pub fn snapshots(&self) -> Snapshots<'_> {
+        Snapshots(self)
+    }
+}
+
+impl Snapshots<'_> {
     /// Makes everything that has returned so far durable, and a snapshot of the volume, which lies in object storage:
     /// [`snapshot`] of an open volume. Other operations go on; each of them is in it as a whole or not.
     ///
     /// # Errors
     /// `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; `EROFS`; `EOPNOTSUPP`: it is
     /// not in object storage; the store's failure.
-    pub fn snapshot(&self, name: &str) -> Result<()> {
-        let inodes = self.usable()?;
-        let Some(held) = &self.composed().held else {
-            let what = format!("{}: only volumes in object storage have snapshots", self.composed().store.name());
+    pub fn create(self, name: &str) -> Result<()> {
+        let inodes = self.0.usable()?;
+        let Some(held) = &self.0.doors.composed().held else {
+            let what =
+                format!("{}: only volumes in object storage have snapshots", self.0.doors.composed().store.name());
             return Err(error(Errno::OPNOTSUPP, what));
         };
         if inodes.is_read_only() {
-            return Err(error(Errno::ROFS, format!("{}: it is open for reading", self.composed().store.name())));
+            return Err(error(
+                Errno::ROFS,
+                format!("{}: it is open for reading", self.0.doors.composed().store.name()),
+            ));
         }
         inodes.sync()?;
         held.snapshot(name)
@@ -100,8 +115,8 @@ impl Volume {
     ///
     /// # Errors
     /// `EOPNOTSUPP`: it does not; the store's failure.
-    pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        self.usable()?;
+    pub fn list(self) -> Result<Vec<Snapshot>> {
+        self.0.usable()?;
         snapshots(self.place())
     }
 
@@ -109,14 +124,14 @@ impl Volume {
     ///
     /// # Errors
     /// As [`snapshot_delete`].
-    pub fn snapshot_delete(&self, name: &str) -> Result<()> {
-        self.usable()?;
+    pub fn delete(self, name: &str) -> Result<()> {
+        self.0.usable()?;
         snapshot_delete(self.place(), name)
     }
 
     /// The volume itself, also if a snapshot of it is open.
     fn place(&self) -> &Path {
-        let name = self.composed().store.name();
+        let name = self.0.doors.composed().store.name();
         let is_place = is_in_bucket(Path::new(name));
         Path::new(if is_place { name.split('?').next().unwrap_or(name) } else { name })
     }

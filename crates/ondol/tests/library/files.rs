@@ -215,8 +215,8 @@ fn removed_files_that_are_held_are_within_the_bound() {
     let image = dir.path().join("disk.img");
     Volume::format(&image, &FormatOptions::new().size(256 << 20).inodes(FILES as u32 + 1_000)).unwrap();
     let volume = Volume::open_with(&image, &Options::default().with_cached_inodes(2_000)).unwrap();
-    let (inodes, before, bound) = (volume.inodes(), volume.statfs().files_free, volume.memory_bound());
-    let cached = || volume.counters().files.cached_inodes;
+    let (inodes, before, bound) = (volume.inodes(), volume.statfs().files_free, volume.state().memory_bound());
+    let cached = || volume.state().counters().files.cached_inodes;
     let held: Vec<ondol::Ino> = (0..FILES)
         .map(|n| {
             let name = n.to_string();
@@ -229,7 +229,7 @@ fn removed_files_that_are_held_are_within_the_bound() {
         })
         .collect();
     assert!(cached() < 4_000, "{} inodes are cached", cached());
-    assert_eq!(volume.memory_bound() - bound, 192 * FILES);
+    assert_eq!(volume.state().memory_bound() - bound, 192 * FILES);
     // They are all there, and can be opened once more.
     for (n, ino) in held.iter().enumerate().step_by(997) {
         let mut bytes = vec![0; 10];
@@ -243,7 +243,7 @@ fn removed_files_that_are_held_are_within_the_bound() {
         inodes.inode_ops().release(*ino).unwrap();
         inodes.inode_ops().forget(*ino, 1).unwrap();
     }
-    assert_eq!((volume.memory_bound(), volume.statfs().files_free), (bound, before));
+    assert_eq!((volume.state().memory_bound(), volume.statfs().files_free), (bound, before));
     volume.close().unwrap();
     assert!(ondol::check(&image).unwrap().is_clean());
 }

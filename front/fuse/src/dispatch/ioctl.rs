@@ -4,7 +4,7 @@
 
 use super::Terms;
 use super::answer::Answering;
-use crate::ops::Ops;
+use crate::ops::{Op, Ops};
 use crate::proto::numbers::Init;
 use crate::proto::wire::IoctlIn;
 use crate::words::{ino, sender};
@@ -60,7 +60,7 @@ pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, how: &Ioct
     match how.cmd {
         command::GETFLAGS => answer.with(ops.flags(ino), |flags| tell(flags.as_bytes())),
         command::GETVERSION | command::EXT4_GETVERSION => {
-            answer.with(ops.ioctl_attr(ino), |a| tell(a.generation.as_bytes()));
+            answer.with(ops.getattr(Op::Ioctl, ino), |a| tell(a.generation.as_bytes()));
         }
         command::FSGETXATTR => answer.with(ops.fsxattr(ino), |x| tell(from_volume(x).as_bytes())),
         command::GETFSLABEL => answer.with(ops.label(), |label| tell([label.as_bytes(), &[0]].concat().as_slice())),

@@ -14,7 +14,7 @@ use crate::channel::Channel;
 use crate::coming::{Coming, Serve};
 use crate::flags::{DIR, FILE, TTL};
 use crate::ops::{
-    Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Named, Ops, Range, Sender, SetAttribute, Ticket, UNTOLD, Write,
+    Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Named, Op, Ops, Range, Sender, SetAttribute, Ticket, UNTOLD, Write,
 };
 use crate::options::Shown;
 use crate::proto::numbers::{self, Init};
@@ -118,8 +118,8 @@ impl Dispatch {
         match operation {
             O::Forget(times) => ops.forget(std::iter::once((at, times))),
             O::BatchForget(all) => ops.forget(all.map(|one| (ino(one.nodeid), one.nlookup))),
-            O::Getattr => answer.attr(ops.getattr(at)),
-            O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(&answer.shown.of(a), TTL))),
+            O::Getattr => answer.attr(ops.getattr(Op::Getattr, at)),
+            O::Statx(_) => answer.with(ops.getattr(Op::Statx, at), |a| answer.body(&statx(&answer.shown.of(a), TTL))),
             O::Setattr(set) => self.setattr(answer, header, &set),
             O::Readlink => answer.with(ops.readlink(at), |target| answer.data(target)),
             // After this answer the kernel opens without asking. A file is made by MKNOD then, and there is no RELEASE.
@@ -168,19 +168,19 @@ impl Dispatch {
     /// Requests about names.
     fn run_named(&self, answer: &Answering<'_>, header: &Header, operation: Operation<'_>) {
         use Operation as O;
-        let (ops, at, from) = (&*self.ops, ino(header.nodeid), self.maker(header, 0));
+        let (names, at, from) = (self.ops.names(), ino(header.nodeid), self.maker(header, 0));
         if makes_inode(&operation) && (header.uid == UNTOLD || header.gid == UNTOLD) {
             return answer.error(Errno::OVERFLOW);
         }
         match operation {
-            O::Lookup(name) => match ops.lookup(at, name) {
+            O::Lookup(name) => match names.lookup(at, name) {
                 Ok(None) => answer.no_such_name(),
                 Ok(Some(a)) => answer.entry(Ok(a)),
                 Err(e) => answer.entry(Err(e)),
             },
-            O::Symlink { name, target } => answer.entry(ops.symlink(at, name, target, from)),
+            O::Symlink { name, target } => answer.entry(names.symlink(at, name, target, from)),
             O::Mknod(how, name) => {
-                answer.entry(ops.mknod(
+                answer.entry(names.mknod(
                     at,
                     name,
                     how.mode as u16,
@@ -188,20 +188,20 @@ impl Dispatch {
                     self.maker(header, how.umask),
                 ));
             }
-            O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode), self.maker(header, how.umask))),
+            O::Mkdir(how, name) => answer.entry(names.mkdir(at, name, perm(how.mode), self.maker(header, how.umask))),
             O::Create(how, name) => {
-                answer.created(ops.create(at, name, perm(how.mode), self.maker(header, how.umask)), FILE);
+                answer.created(names.create(at, name, perm(how.mode), self.maker(header, how.umask)), FILE);
             }
             O::Tmpfile(how) => {
-                answer.created(ops.tmpfile(at, perm(how.mode), self.maker(header, how.umask)), FILE);
+                answer.created(names.tmpfile(at, perm(how.mode), self.maker(header, how.umask)), FILE);
             }
-            O::Unlink(name) => answer.done(ops.unlink(at, name, from)),
-            O::Rmdir(name) => answer.done(ops.rmdir(at, name, from)),
+            O::Unlink(name) => answer.done(names.unlink(at, name, from)),
+            O::Rmdir(name) => answer.done(names.rmdir(at, name, from)),
             O::Rename { name, new_dir, new_name, flags } => {
                 let (old, new) = (Named { dir: at, name }, Named { dir: ino(new_dir), name: new_name });
-                answer.done(ops.rename(old, new, rename_how(flags, from), from));
+                answer.done(names.rename(old, new, rename_how(flags, from), from));
             }
-            O::Link { node, name } => answer.entry(ops.link(ino(node), at, name, from)),
+            O::Link { node, name } => answer.entry(names.link(ino(node), at, name, from)),
             _ => answer.error(Errno::NOSYS),
         }
     }
@@ -300,7 +300,7 @@ impl Dispatch {
     fn readdir(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
         answer.filled(what.size, &mut |space| {
             let mut listing = Listing::new(space);
-            self.ops.readdir(ino(header.nodeid), what.offset, &mut |e: Listed<'_>| {
+            self.ops.names().readdir(ino(header.nodeid), what.offset, &mut |e: Listed<'_>| {
                 listing.add(None, e.ino.into(), e.next, listed(e.file_type), e.name)
             })?;
             Ok(listing.len())
@@ -310,7 +310,7 @@ impl Dispatch {
     fn readdirplus(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
         answer.filled(what.size, &mut |space| {
             let mut listing = Listing::new(space);
-            self.ops.readdirplus(ino(header.nodeid), what.offset, &mut |e: ListedPlus<'_>| {
+            self.ops.names().readdirplus(ino(header.nodeid), what.offset, &mut |e: ListedPlus<'_>| {
                 let Listed { ino, file_type, name, next } = e.entry;
                 // Node 0: the kernel takes the name alone.
                 let told = |a: Attr| reply::entry(node(ino), a.generation, attr(&answer.shown.of(&a)), TTL);

@@ -35,19 +35,9 @@ fn guarded(sender: Sender) -> u32 {
 }
 
 impl Ops {
-    /// What stat(2) tells.
-    pub(crate) fn getattr(&self, ino: Ino) -> Answer<Attr> {
-        self.ask(Op::Getattr, |i| i.getattr(ino))
-    }
-
-    /// What statx(2) tells.
-    pub(crate) fn statx(&self, ino: Ino) -> Answer<Attr> {
-        self.ask(Op::Statx, |i| i.getattr(ino))
-    }
-
-    /// Attributes for ioctl(2).
-    pub(crate) fn ioctl_attr(&self, ino: Ino) -> Answer<Attr> {
-        self.ask(Op::Ioctl, |i| i.getattr(ino))
+    /// An inode's attributes, for a request for them or for one that needs them.
+    pub(crate) fn getattr(&self, op: Op, ino: Ino) -> Answer<Attr> {
+        self.ask(op, |i| i.getattr(ino))
     }
 
     /// The kernel forgets inodes: each with how often it was told of it by an answer that names it.
@@ -113,10 +103,10 @@ impl Ops {
     /// server.
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8], sender: Sender) -> Answer<Vec<u8>> {
         if ino == ROOT && name == SNAPSHOTS.as_bytes() {
-            return self.snapshots(sender);
+            return self.whole().snapshots(sender);
         }
         if ino == ROOT
-            && let Some(made) = self.make_change(name, sender)
+            && let Some(made) = self.whole().make(name, sender)
         {
             return made;
         }
@@ -143,7 +133,7 @@ impl Ops {
     pub(crate) fn setxattr(&self, ino: Ino, set: &SetAttribute<'_>, sender: Sender) -> Answer<()> {
         let SetAttribute { name, value, how, kill_sgid } = *set;
         if ino == ROOT
-            && let Some(noted) = self.say_change(name, value, sender)
+            && let Some(noted) = self.whole().say(name, value, sender)
         {
             return noted;
         }

@@ -4,7 +4,8 @@
 //! is listed whatever is found behind it; whoever asks for the file then learns what is wrong. One whose inode has gone
 //! meanwhile was there when the listing began.
 
-use super::{Answer, Op, Ops};
+use super::names::Names;
+use super::{Answer, Op};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Attr, FileType, Ino};
 
@@ -50,10 +51,10 @@ impl Gathered {
     }
 }
 
-impl Ops {
+impl Names<'_> {
     /// Hands the entries from `cookie` on to `each` until it says `false` or they end.
-    pub(crate) fn readdir(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Answer<()> {
-        self.ask(Op::Readdir, |i| {
+    pub(crate) fn readdir(self, dir: Ino, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Answer<()> {
+        self.0.ask(Op::Readdir, |i| {
             walk(i, dir, cookie, &mut |ino, file_type, name, next| {
                 let file_type = file_type.or_else(|| attr_of(i, dir, ino).map(|a| a.file_type));
                 each(Listed { ino, file_type, name, next })
@@ -61,14 +62,9 @@ impl Ops {
         })
     }
 
-    /// The same with the attributes of every entry, each of which counts as told: see [`Ops::forget`].
-    pub(crate) fn readdirplus(
-        &self,
-        dir: Ino,
-        cookie: u64,
-        each: &mut dyn FnMut(ListedPlus<'_>) -> bool,
-    ) -> Answer<()> {
-        self.ask(Op::Readdirplus, |i| {
+    /// The same with the attributes of every entry, each of which counts as told: see `Ops::forget`.
+    pub(crate) fn readdirplus(self, dir: Ino, cookie: u64, each: &mut dyn FnMut(ListedPlus<'_>) -> bool) -> Answer<()> {
+        self.0.ask(Op::Readdirplus, |i| {
             walk(i, dir, cookie, &mut |ino, file_type, name, next| {
                 let attr = if matches!(name, b"." | b"..") { None } else { attr_of(i, dir, ino) };
                 let file_type = attr.map(|a| a.file_type).or(file_type);

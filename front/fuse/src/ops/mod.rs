@@ -179,18 +179,18 @@ mod tests {
         Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
         let ops = Ops::new(Volume::open_with(&image, &Options::default()).unwrap());
         let root = Sender { uid: 0, gid: 0, umask: 0, thread: 0, mapped: false };
-        let gone = ops.create(ROOT, b"gone", 0o600, root).unwrap().ino;
-        ops.unlink(ROOT, b"gone", root).unwrap();
+        let gone = ops.names().create(ROOT, b"gone", 0o600, root).unwrap().ino;
+        ops.names().unlink(ROOT, b"gone", root).unwrap();
         let eio: Errno = rustix::io::Errno::IO.into();
         assert_eq!(ops.ask(Op::Statfs, |_| -> Result<(), Error> { panic!("a defect") }), Err(eio));
-        assert_eq!(ops.mkdir(ROOT, b"d", 0o755, root).unwrap_err(), eio);
+        assert_eq!(ops.names().mkdir(ROOT, b"d", 0o755, root).unwrap_err(), eio);
         assert_eq!(ops.fsync(ROOT, false).unwrap_err(), eio);
         // Whatever fails was asked for.
         let told = ops.measure().unwrap();
         assert!(told["requests"]["fsync"] == 1 && told["errors"]["fsync"]["EIO"] == 1, "{told}");
         // The last close of a file without names would delete it.
         ops.release(gone).unwrap();
-        assert!(ops.getattr(gone).is_ok());
+        assert!(ops.getattr(Op::Getattr, gone).is_ok());
         ops.close().unwrap().close().unwrap();
         let report = ondol::check(&image).unwrap();
         assert!(report.problems.is_empty(), "{:?}", report.problems);

@@ -34,7 +34,7 @@ fn wrong(_: serde_json::Error) -> Error {
 impl Ops {
     /// The volume's state with the requests counted here.
     pub(super) fn info(&self, volume: &Volume) -> Result<Vec<u8>, Error> {
-        let state = volume.info_with_usage().map_err(|e| Error::Unsupported(e.to_string()))?;
+        let state = volume.state().info_with_usage().map_err(|e| Error::Unsupported(e.to_string()))?;
         let mut info = serde_json::to_value(state).map_err(wrong)?;
         self.add_own(&mut info);
         serde_json::to_vec(&info).map_err(wrong)
@@ -86,12 +86,12 @@ impl Ops {
             "available_blocks": space.available,
             "inodes": space.files,
             "free_inodes": space.files_free,
-            "mount": volume.mount_info(),
-            "pages": volume.pages(),
-            "counters": volume.counters(),
+            "mount": volume.state().mount(),
+            "pages": volume.state().pages(),
+            "counters": volume.state().counters(),
             "latencies": self.timing.read(),
         });
-        if let (Some(bucket), Some(fields)) = (volume.bucket_info(), stats.as_object_mut()) {
+        if let (Some(bucket), Some(fields)) = (volume.state().bucket(), stats.as_object_mut()) {
             fields.insert("bucket".into(), serde_json::to_value(bucket).map_err(wrong)?);
         }
         self.add_own(&mut stats);

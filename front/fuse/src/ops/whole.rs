@@ -50,21 +50,31 @@ pub(super) struct Said {
     value: String,
 }
 
+/// The operations on one mounted volume as a whole.
+#[derive(Clone, Copy)]
+pub(super) struct Whole<'a>(&'a Ops);
+
 impl Ops {
+    pub(super) fn whole(&self) -> Whole<'_> {
+        Whole(self)
+    }
+}
+
+impl Whole<'_> {
     /// Notes what the sender is about to do; `None` if the attribute is of no such change.
-    pub(super) fn say_change(&self, name: &[u8], value: &[u8], sender: Sender) -> Option<Answer<()>> {
+    pub(super) fn say(self, name: &[u8], value: &[u8], sender: Sender) -> Option<Answer<()>> {
         let change = Change::named(name)?;
-        self.counters.count(Op::Setxattr);
-        Some(self.note_change(change, value, sender).or_else(|e| self.refused(Op::Setxattr, e)))
+        self.0.counters.count(Op::Setxattr);
+        Some(self.note(change, value, sender).or_else(|e| self.0.refused(Op::Setxattr, e)))
     }
 
-    fn note_change(&self, change: Change, value: &[u8], sender: Sender) -> Answer<()> {
-        self.require_owner(sender)?;
+    fn note(self, change: Change, value: &[u8], sender: Sender) -> Answer<()> {
+        Self::require_owner(sender)?;
         if value.len() > VALUE {
             return Err(Number::NAMETOOLONG.into());
         }
         let value = std::str::from_utf8(value).map_err(|_| Number::INVAL)?.to_owned();
-        let (at, mut said) = (now(), self.said.lock());
+        let (at, mut said) = (now(), self.0.said.lock());
         said.retain(|one| at < one.at + TIME && !one.sender.is(sender));
         if said.len() >= MOST {
             return Err(Number::BUSY.into());
@@ -74,21 +84,21 @@ impl Ops {
     }
 
     /// Does what the sender has said before; `None` if the attribute is of no such change.
-    pub(super) fn make_change(&self, name: &[u8], sender: Sender) -> Option<Answer<Vec<u8>>> {
+    pub(super) fn make(self, name: &[u8], sender: Sender) -> Option<Answer<Vec<u8>>> {
         let change = Change::named(name)?;
         let said = {
-            let mut said = self.said.lock();
+            let mut said = self.0.said.lock();
             let own = said.iter().position(|one| one.change == change && one.sender.is(sender));
             own.map(|n| said.swap_remove(n)).filter(|one| now() < one.at + TIME)
         };
         let Some(Said { value, .. }) = said else {
-            self.counters.count(Op::Getxattr);
-            return Some(self.refused(Op::Getxattr, Number::NODATA.into()));
+            self.0.counters.count(Op::Getxattr);
+            return Some(self.0.refused(Op::Getxattr, Number::NODATA.into()));
         };
         let made = match change {
             Change::Resize => self.resize(&value),
-            Change::Snapshot => self.whole(|volume| volume.snapshot(&value)).map(drop),
-            Change::SnapshotDelete => self.whole(|volume| volume.snapshot_delete(&value)).map(drop),
+            Change::Snapshot => self.ask(|volume| volume.snapshots().create(&value)).map(drop),
+            Change::SnapshotDelete => self.ask(|volume| volume.snapshots().delete(&value)).map(drop),
         };
         if made.is_ok() {
             tracing::info!("{change:?} {value}: done");
@@ -97,7 +107,7 @@ impl Ops {
     }
 
     /// Whether the sender may change the volume as a whole.
-    fn require_owner(&self, sender: Sender) -> Answer<()> {
+    fn require_owner(sender: Sender) -> Answer<()> {
         use super::sender::Capability::{SysAdmin, SysResource};
         // Who mounts as root is no single user: there, as ever, it takes a capability, ext4's own or the one to mount.
         let server = rustix::process::geteuid();
@@ -105,12 +115,12 @@ impl Ops {
         if mounter || sender.may(SysResource) || sender.may(SysAdmin) { Ok(()) } else { Err(Number::PERM.into()) }
     }
 
-    fn resize(&self, value: &str) -> Answer<()> {
+    fn resize(self, value: &str) -> Answer<()> {
         let bytes = match value {
             "" => None,
             digits => Some(digits.parse::<u64>().map_err(|_| Number::INVAL)?),
         };
-        self.enter(Op::Getxattr, |volume| match volume.resize(bytes) {
+        self.0.enter(Op::Getxattr, |volume| match volume.resize(bytes) {
             Ok(_) => Ok(()),
             Err(ondol::Error::Volume(e)) => {
                 tracing::warn!("the volume does not grow: {e}");
@@ -121,18 +131,18 @@ impl Ops {
     }
 
     /// The snapshots, as JSON.
-    pub(super) fn snapshots(&self, sender: Sender) -> Answer<Vec<u8>> {
-        self.require_owner(sender)?;
-        let found = self.whole(Volume::snapshots)?;
+    pub(super) fn snapshots(self, sender: Sender) -> Answer<Vec<u8>> {
+        Self::require_owner(sender)?;
+        let found = self.ask(|volume| volume.snapshots().list())?;
         serde_json::to_vec(&found).map_err(|_| Number::IO.into())
     }
 
     /// Serves a request whose errors have numbers of their own.
-    fn whole<T>(&self, f: impl FnOnce(&Volume) -> ondol::Result<T>) -> Answer<T> {
-        let done = self.enter(Op::Getxattr, |volume| Ok(f(volume)))?;
+    fn ask<T>(self, f: impl FnOnce(&Volume) -> ondol::Result<T>) -> Answer<T> {
+        let done = self.0.enter(Op::Getxattr, |volume| Ok(f(volume)))?;
         done.or_else(|e| {
             tracing::warn!("{e}");
-            self.refused(Op::Getxattr, Errno(e.errno()))
+            self.0.refused(Op::Getxattr, Errno(e.errno()))
         })
     }
 }

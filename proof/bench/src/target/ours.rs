@@ -62,7 +62,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
         guarantee: guarantee::of_ours(&probe.info()?),
         probe,
         work: None,
-        nvm: Some(volume.nvm_meter()),
+        nvm: Some(volume.state().nvm_meter()),
         volume: Some(Ours { volume }),
         foreign: None,
         mount: None,

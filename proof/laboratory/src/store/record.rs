@@ -144,7 +144,7 @@ pub(super) fn record(prey: &Prey, image: &Layer, workload: &Workload, terms: Ter
 
 fn snapshot(library: &Library, name: &str) -> Result<(), String> {
     let volume = library.volume().map_err(|e| format!("{e:?}"))?;
-    volume.snapshot(name).map_err(|e| e.to_string())
+    volume.snapshots().create(name).map_err(|e| e.to_string())
 }
 
 /// For each call, how many calls from the first on are certainly in the store when it has returned: those that were

@@ -159,7 +159,7 @@ pub(super) fn do_op(
             return Ok(views.read(call.volume, ino, *at, *len, *kept)?);
         }
         Op::Sync => volume.sync()?,
-        Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
+        Op::Trim => drop(volume.inodes().space().trim(0, u64::MAX, 0)?),
         Op::Scratch { pages } => scratch(volume, *pages)?,
         Op::BringHome => drop(volume.checkpoint()?),
         Op::Checkpoint => {}

@@ -129,7 +129,7 @@ impl Rig {
 
     /// What happens on the NVM of the volume in this process.
     pub(super) fn meter(&self) -> Result<ondol::NvmMeter, BenchError> {
-        Ok(self.volume()?.nvm_meter())
+        Ok(self.volume()?.state().nvm_meter())
     }
 
     fn fill(&self, volume: &Volume) -> ondol::Result<()> {
