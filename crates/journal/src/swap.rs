@@ -16,7 +16,7 @@
 //! `docs/design/swap.md`.
 
 use crate::area::{Area, LogMap};
-use crate::block_engine::{AboutLog, LogFormat, Sealed, Swap};
+use crate::block_engine::{AboutLog, LogFormat, Logged, Sealed, Swap};
 use crate::jbd2::{Jbd2Log, open_log};
 use crate::names::Tid;
 use crate::{Ground, JournalError, Result};
@@ -65,8 +65,8 @@ impl LogFormat for SwapLog {
         self.log.cost(images, revokes)
     }
 
-    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
-        self.log.log(at, tx, barrier)
+    fn log(&self, at: u64, tx: &Sealed) -> Result<Logged> {
+        self.log.log(at, tx)
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {

@@ -81,6 +81,10 @@ impl BatchCore {
         self.or_abort(result)
     }
 
+    /// Hands a transaction to the store as one batch, and then says so.
+    ///
+    /// A crash leaves it whole or not at all, and no later one without it: the store takes batches as wholes and in
+    /// their order ([`ondol_block::BlockStore::submit`]). It is durable when it is settled.
     fn submit(&self, switched: &mut Switched) -> Result<()> {
         let (tid, promised, freed) = (switched.tid, switched.promised, take(&mut switched.freed));
         let blocks = &mut switched.blocks;
@@ -91,10 +95,7 @@ impl BatchCore {
         let images = seal(&*self.client, blocks);
         let freed = self.freed(freed);
         let number = self.submit_images(&images, &freed)?;
-        {
-            let mut submitted = self.submitted.lock();
-            submitted.push_back(Submitted { tid, number, bytes });
-        }
+        self.submitted.lock().push_back(Submitted { tid, number, bytes });
         self.newest.store(tid.0, SeqCst);
         // Held until here, so that the cache evicts no block whose image is neither live nor at home.
         drop(take(blocks));

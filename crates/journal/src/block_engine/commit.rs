@@ -1,13 +1,14 @@
-//! Commit: switch, seal, log, flush, commit record, flush.
+//! Commit: the list of what happens to a transaction, in [`BlockCore::log_transaction`].
 //!
 //! One thread commits at a time, on behalf of everybody whose handles are in the transaction; all who wait meanwhile
 //! are woken together, find their own handles committed too, or one of them commits next (group commit without a
 //! hand-over to another thread).
 //!
-//! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log
-//! blocks and staged data) and one after it.
+//! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before its commit record and
+//! one behind it.
 
-use super::{BlockCore, Sealed};
+use super::{BlockCore, Logged, Sealed};
+use crate::Block;
 use crate::names::{Extent, Kind, Tid};
 use crate::running::{BYTES_KNOWN, Switched, seal};
 use crate::stats::EngineStats;
@@ -125,10 +126,11 @@ impl BlockCore {
         self.or_abort(result)
     }
 
-    fn log_transaction(&self, committed: &mut Committed, switched: &mut Switched) -> Result<()> {
+    /// What is to be written of a transaction, and new data that goes home with it. In memory alone.
+    fn prepare(&self, switched: &mut Switched) -> (Sealed, Vec<(u64, Block)>) {
         let Switched { tid, blocks, promised, .. } = switched;
         let (tid, promised) = (*tid, *promised);
-        let (freed, early) = (take(&mut switched.freed), take(&mut switched.early));
+        let early = take(&mut switched.early);
         self.committing_blocks.store(blocks.len() as u64, Relaxed);
         self.stats.lock().kept_blocks += blocks.iter().filter(|block| block.newborn).count() as u64;
         self.space.switched(promised);
@@ -137,29 +139,49 @@ impl BlockCore {
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = seal(&*self.client, blocks);
         let (images, home) = self.choose(blocks, images, promised, early.len());
-        let tx = Sealed { tid, images, staged: self.named(early, &home), revoked: self.to_revoke(&freed) };
+        let tx = Sealed { tid, images, staged: self.named(early, &home), revoked: self.to_revoke(&switched.freed) };
+        (tx, home)
+    }
 
+    /// Makes a transaction durable, and then says so.
+    ///
+    /// A crash leaves all of it or nothing. Until what makes it count has arrived (its record, or the last of its
+    /// blocks), recovery takes the log to end before it; what is written in place by then is in blocks that nothing
+    /// durable refers to, and no block that it frees has been given to anybody. What makes it count arrives, if at all,
+    /// behind everything that it stands for, or has the sums of that.
+    fn log_transaction(&self, committed: &mut Committed, switched: &mut Switched) -> Result<()> {
+        let (tx, home) = self.prepare(switched);
+        let (tid, start) = (tx.tid, committed.head);
         self.must_fit(&tx)?;
-        let start = committed.head;
+
+        // An empty log begins here: its superblock says so before anything counts.
         if self.pending.lock().is_empty() {
             self.log.set_tail(tid, Some(start))?;
         }
-        let early = self.new_data.is_named() && !self.in_place.covers(self.in_place.written());
-        if early {
+        // What the log names by its sum, written in place before, is durable before the log says so.
+        if self.new_data.is_named() && !self.in_place.covers(self.in_place.written()) {
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
+        // New data goes to blocks that nothing which is durable refers to.
         self.stage(&home)?;
-        let written = self.log.log(start, &tx, &mut || self.flush())?;
+        let Logged { blocks, record } = self.log.log(start, &tx)?;
+        let mut behind = self.ring_add(start, blocks);
+        // The record counts with all before it: that is durable first.
+        if let Some(record) = &record {
+            self.flush()?;
+            self.log.area().write(behind, &[record])?;
+            behind = self.ring_add(behind, 1);
+        }
+        // With this flush it is durable.
         self.flush()?;
         self.log.durable(tid);
 
-        (committed.last, committed.head) = (tid, self.ring_add(start, written));
-        self.count(&tx, written);
-        let places = self.log.swap().map(|(swap, _)| swap.places(start, &tx)).unwrap_or_default();
-        self.completed(tx, places, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
+        (committed.last, committed.head) = (tid, behind);
+        self.count(&tx, blocks + u64::from(record.is_some()));
+        self.completed(tx, start, behind, take(&mut switched.freed));
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
-        drop(take(blocks));
+        drop(take(&mut switched.blocks));
         // Last: whoever finds it durable may begin a checkpoint of it.
         self.durable.store(tid.0, SeqCst);
         Ok(())
@@ -194,7 +216,9 @@ impl BlockCore {
         revoked
     }
 
-    fn completed(&self, tx: Sealed, places: Vec<Option<u64>>, start: u64, head: u64, freed: Vec<Extent>) {
+    /// What is durable is found in the log, and what it has freed may be given away.
+    fn completed(&self, tx: Sealed, start: u64, head: u64, freed: Vec<(Extent, Kind)>) {
+        let places = self.log.swap().map(|(swap, _)| swap.places(start, &tx)).unwrap_or_default();
         let released = {
             let mut pending = self.pending.lock();
             for &block in &tx.revoked {
@@ -208,7 +232,7 @@ impl BlockCore {
             let tail = pending.tail().map_or(head, |(_, start)| start);
             let used = pending.distance_from(tail, self.log.area().ring_blocks());
             self.space.completed(used, pending.len() as u64);
-            pending.release(freed)
+            pending.release(freed.into_iter().map(|(extent, _)| extent).collect())
         };
         self.release(&released);
         if self.space.half_full() || self.pending.lock().bytes() > self.config.pending_bytes / 2 {

@@ -19,6 +19,16 @@ pub(crate) struct Sealed {
     pub(crate) revoked: Vec<u64>,
 }
 
+/// What is written of a transaction.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    /// Blocks of the ring, directly behind the position.
+    pub(crate) blocks: u64,
+    /// What makes it count: it takes the block behind them, once they are durable. `None`: they say themselves whether
+    /// all of them are there.
+    pub(crate) record: Option<Vec<u8>>,
+}
+
 /// What never changes of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AboutLog {
@@ -43,10 +53,8 @@ pub(crate) trait LogFormat: Send + Sync {
         let _ = bytes;
         false
     }
-    /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more.
-    /// What has to be durable before the rest is written is made so by `barrier`. Returns the blocks written, which lie
-    /// directly behind `at`.
-    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64>;
+    /// Writes the transaction from position `at` of the ring on, all but its commit record if it has one.
+    fn log(&self, at: u64, tx: &Sealed) -> Result<Logged>;
     /// Transaction `tid` is durable.
     fn durable(&self, tid: Tid) {
         let _ = tid;

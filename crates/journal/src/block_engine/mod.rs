@@ -20,7 +20,7 @@ mod stage;
 mod steps;
 
 pub use checkpoint::BATCH;
-pub(crate) use log::{AboutLog, LogFormat, Sealed, Swap};
+pub(crate) use log::{AboutLog, LogFormat, Logged, Sealed, Swap};
 pub use space::HANDLE_SHARE;
 
 use crate::Block;

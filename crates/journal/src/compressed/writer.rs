@@ -3,7 +3,7 @@
 use super::sums::Sums;
 use super::{IMAGES_PER_BLOCK, encode};
 use crate::area::Area;
-use crate::block_engine::{AboutLog, LogFormat, Sealed};
+use crate::block_engine::{AboutLog, LogFormat, Logged, Sealed};
 use crate::device::{Passing, compresses};
 use crate::names::Tid;
 use crate::running::{Named, NewData};
@@ -78,7 +78,7 @@ impl LogFormat for UnitLog {
         unit::most_bytes(block_size, images, revokes).div_ceil(block_size)
     }
 
-    fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+    fn log(&self, at: u64, tx: &Sealed) -> Result<Logged> {
         let (number, durable) = (tx.tid.0, self.durable.load(Relaxed));
         let began = self.env.monotonic_ns();
         let encoded = encode::encode(tx, number, self.compresses, self.env.as_ref(), &self.sums)?;
@@ -94,7 +94,7 @@ impl LogFormat for UnitLog {
         let padding = vec![0; size.next_multiple_of(self.area.block_size()) - size];
         parts.push(&padding);
         self.area.write(at, &parts)?;
-        Ok(size.div_ceil(self.area.block_size()) as u64)
+        Ok(Logged { blocks: size.div_ceil(self.area.block_size()) as u64, record: None })
     }
 
     fn durable(&self, tid: Tid) {

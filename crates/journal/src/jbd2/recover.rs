@@ -8,7 +8,7 @@ use super::writer::Jbd2Log;
 use super::{load_empty, load_superblock};
 use crate::Block;
 use crate::area::LogMap;
-use crate::block_engine::{LogFormat as _, Sealed};
+use crate::block_engine::{LogFormat as _, Logged, Sealed};
 use crate::names::Tid;
 use crate::ring::Ring;
 use crate::salvage::{GivenUp, Lose, Salvaged, longest};
@@ -177,7 +177,9 @@ fn append(
         return Err(JournalError::Unsupported(too_many.into()));
     }
     let tx = Sealed { tid, images, staged: Vec::new(), revoked: Vec::new() };
-    log.log(0, &tx, &mut || Ok(store.flush()?))?;
+    let Logged { blocks, record } = log.log(0, &tx)?;
+    store.flush()?;
+    log.area().write(blocks, &[&record.unwrap_or_default()])?;
     Ok(store.flush()?)
 }
 

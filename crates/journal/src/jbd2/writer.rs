@@ -3,7 +3,7 @@
 use crate::Block;
 use crate::Result;
 use crate::area::{Area, LogMap};
-use crate::block_engine::{AboutLog, LogFormat, Sealed};
+use crate::block_engine::{AboutLog, LogFormat, Logged, Sealed};
 use crate::device::Passing;
 use crate::names::Tid;
 use crate::running::NewData;
@@ -70,13 +70,6 @@ impl Jbd2Log {
         parts.push(Part::Own(vec![0; self.area.block_size()]));
         self.write_parts(at, &parts)?;
         Ok(written)
-    }
-
-    /// Writes the commit block, at position `at`.
-    pub(super) fn append_commit(&self, at: u64, tid: Tid) -> Result<()> {
-        let mut bytes = self.commit_block(tid);
-        bytes.truncate(SECTOR);
-        self.write_parts(at, &[Part::Own(bytes)])
     }
 
     fn commit_block(&self, tid: Tid) -> Vec<u8> {
@@ -156,11 +149,11 @@ impl LogFormat for Jbd2Log {
         images + images.div_ceil(self.tags_per_block() as u64) + self.revoke_blocks(revokes) + 1
     }
 
-    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
-        let written = self.append(at, tx)?;
-        barrier()?;
-        self.append_commit((at + written) % self.area.ring_blocks(), tx.tid)?;
-        Ok(written + 1)
+    fn log(&self, at: u64, tx: &Sealed) -> Result<Logged> {
+        let blocks = self.append(at, tx)?;
+        let mut record = self.commit_block(tx.tid);
+        record.truncate(SECTOR);
+        Ok(Logged { blocks, record: Some(record) })
     }
 
     fn passes(&self, _bytes: usize) -> bool {

@@ -310,6 +310,11 @@ impl ScalableCore {
         }
     }
 
+    /// Puts an operation into the log, and so into memory.
+    ///
+    /// A crash leaves all of it or nothing, and nothing of what came behind it and builds on it: its record is durable
+    /// with what its pages hold, under one fence, before it is complete; who builds on it claims a later place; and
+    /// recovery takes what is complete up to the newest commit, which makes none that is not.
     fn publish(&self, set: WriteSet<'_>) -> Result<Tid> {
         let WriteSet { arena, mut blocks, freed } = set;
         drop(self.cache.forget_all(freed.iter().map(|(extent, _)| *extent)));
@@ -317,12 +322,13 @@ impl ScalableCore {
         if blocks.is_empty() && freed.is_empty() {
             return Ok(self.tid());
         }
-        let mut naming = Naming::new(&*self.pages, self.pages.name(self, &arena, &mut blocks));
+        // What fails until the record has its place leaves nothing: pages and room are given back.
+        let naming = Naming::new(&*self.pages, self.pages.name(self, &arena, &mut blocks));
         let (mut draft, dead) = self.draft(&arena, &blocks, naming.as_slice(), &freed)?;
         let promise = self.promise(draft.bytes.len() as u64)?;
         let counters = self.lock_counters(&draft, &blocks);
-        naming.begin(&blocks);
-        let bytes = draft.bytes.len() + naming.bytes();
+        let naming = naming.begin(&blocks);
+        // Pages are on their way before anything names them.
         let pages = self.or_abort(naming.store())?;
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
@@ -334,7 +340,10 @@ impl ScalableCore {
         }
         drop(lent);
         let nth = self.handles.add(1).cast_unsigned();
+        // One fence for record and pages; then it is complete.
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
+        // Only now: memory lets go of what pages have, others read counters, and what is freed waits for its commit.
+        let bytes = draft.bytes.len() + naming.bytes();
         let much = naming.completed(position, |block, image, page| self.let_go(block, image, page));
         dead.iter().for_each(|buf| self.pages.freed(buf, position));
         drop(counters);

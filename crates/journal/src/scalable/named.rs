@@ -66,31 +66,47 @@ impl Image<'_> {
 pub(super) struct Naming<'p> {
     pages: &'p dyn DataPages,
     named: Vec<Named<'p>>,
+}
+
+/// Pages that a record names which has its place: they are given back by nobody but a checkpoint. Where it never is
+/// complete, the log has failed, and nothing is handed out any more.
+pub(super) struct HasPlace<'p> {
+    pages: &'p dyn DataPages,
+    named: Vec<Named<'p>>,
     waiting: Vec<Arc<Waiting>>,
     /// Somebody should look how much waits.
     much: bool,
-    /// The record has its place: what it names is given back by nobody but a checkpoint.
-    has_begun: bool,
 }
 
 impl<'p> Naming<'p> {
     pub(super) fn new(pages: &'p dyn DataPages, named: Vec<Named<'p>>) -> Self {
-        Self { pages, named, waiting: Vec::new(), much: false, has_begun: false }
+        Self { pages, named }
     }
 
     pub(super) fn as_slice(&self) -> &[Named<'p>] {
         &self.named
     }
 
+    /// The record gets its place next. What may wait does so from now on.
+    pub(super) fn begin(mut self, blocks: &[Staged<'_>]) -> HasPlace<'p> {
+        let named = std::mem::take(&mut self.named);
+        let (waiting, much) = self.pages.wait(blocks, &named);
+        HasPlace { pages: self.pages, named, waiting, much }
+    }
+}
+
+impl Drop for Naming<'_> {
+    fn drop(&mut self) {
+        if !self.named.is_empty() {
+            self.pages.give(&self.named.iter().map(|named| named.at.page).collect::<Vec<_>>());
+        }
+    }
+}
+
+impl<'p> HasPlace<'p> {
     /// Bytes that lie in pages.
     pub(super) fn bytes(&self) -> usize {
         self.named.iter().map(|named| named.image.bytes().len()).sum()
-    }
-
-    /// The record gets its place next. What may wait does so from now on.
-    pub(super) fn begin(&mut self, blocks: &[Staged<'_>]) {
-        self.has_begun = true;
-        (self.waiting, self.much) = self.pages.wait(blocks, &self.named);
     }
 
     /// Begins to store what does not wait.
@@ -119,15 +135,6 @@ impl<'p> Naming<'p> {
         }
         self.waiting.iter().for_each(|waiting| waiting.named_at(position));
         self.much
-    }
-}
-
-impl Drop for Naming<'_> {
-    fn drop(&mut self) {
-        // Where it has its place and is not complete, the log has failed: nothing is handed out any more.
-        if !self.has_begun {
-            self.pages.give(&self.named.iter().map(|named| named.at.page).collect::<Vec<_>>());
-        }
     }
 }
 
