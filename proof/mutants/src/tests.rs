@@ -49,7 +49,7 @@ fn a_text_has_these_mutants_and_no_others() {
         "16 `n > 7` -> `true`",
         "16 `n > 7` -> `false`",
         "16 `n > 7` -> `n >= 7`",
-        "16 `self.at == 4` -> `self.at != 4`",
+        "17 `self.at == 4` -> `self.at != 4`",
     ];
     assert_eq!(told(SOURCE), expected);
 }

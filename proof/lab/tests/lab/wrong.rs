@@ -30,8 +30,8 @@ const WRONG: &[(&str, i32, &str)] = &[
     (
         "bench run copy --on tmpfs",
         2,
-        "workload copy: unknown; there are create-fsync, overwrite, append, varmail, fileserver, webproxy, postmark, \
-         tokubench, untar",
+        "workload copy: unknown; there are create-fsync, overwrite, read, append, varmail, fileserver, webproxy, \
+         postmark, tokubench, untar",
     ),
     ("bench run varmail --on lib:s3://u:word@b/p,on=ssd", 2, "target lib: on= is for images"),
     (
