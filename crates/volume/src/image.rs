@@ -195,7 +195,7 @@ fn read_superblock(store: &dyn BlockStore) -> Result<Superblock> {
 
 /// Block size and byte offset of a copy of the superblock that can be believed.
 fn find_copy(store: &dyn BlockStore) -> Option<(u32, u64)> {
-    Superblock::usual_backups().find(|&(size, at)| {
+    superblock::usual_backups().find(|&(size, at)| {
         read_superblock_at(store, at).is_ok_and(|found| {
             let Ok(sb) = found else { return false };
             let group = sb.group_of_block(at / u64::from(size));

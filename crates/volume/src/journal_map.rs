@@ -94,7 +94,7 @@ impl Image {
 
     fn journal_inode(&self, ino: Ino) -> Result<Inode> {
         let sb = self.superblock();
-        match (self.own_journal_inode(ino), sb.jnl_blocks()) {
+        match (self.own_journal_inode(ino), sb.raw().jnl_blocks()) {
             (Ok(inode), _) => Ok(inode),
             (Err(_), Some(copy)) => {
                 let mut inode = Inode::new(0, &sb.inode_format());

@@ -96,7 +96,7 @@ fn first_block(bytes: &[u8], ino: u32) -> usize {
 fn orphan(bytes: &[u8]) -> Option<u32> {
     let sb = superblock(bytes);
     let in_file = sb.orphan_file_inum().map_or(0, |ino| word(bytes, first_block(bytes, ino)));
-    [sb.last_orphan(), in_file].into_iter().find(|&ino| ino != 0)
+    [sb.raw().s_last_orphan.get(), in_file].into_iter().find(|&ino| ino != 0)
 }
 
 /// The bytes of every structure that opening reads, or that somebody might think it reads.

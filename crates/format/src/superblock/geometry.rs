@@ -74,7 +74,8 @@ impl Superblock {
 
     /// Number of clusters in group `g`, a last one that is cut off by the end of the volume included.
     pub fn clusters_in_group(&self, g: u32) -> u32 {
-        self.blocks_in_group(g).div_ceil(self.cluster_ratio())
+        let blocks = self.block_range_of_group(g);
+        ((blocks.end - blocks.start) as u32).div_ceil(self.cluster_ratio())
     }
 
     /// Inodes in each group.
@@ -143,12 +144,6 @@ impl Superblock {
     pub fn block_range_of_group(&self, g: u32) -> Range<u64> {
         let start = self.group_first_block(g);
         start..(start + u64::from(self.blocks_per_group())).min(self.blocks_count()).max(start)
-    }
-
-    /// Number of blocks in group `g`.
-    pub fn blocks_in_group(&self, g: u32) -> u32 {
-        let range = self.block_range_of_group(g);
-        (range.end - range.start) as u32
     }
 
     /// The group of an inode and its index there; None for 0 and past the end.

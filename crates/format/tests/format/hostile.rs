@@ -127,8 +127,8 @@ fn use_superblock(sb: &Superblock) {
     }
     let _ = (sb.group_of_block(u64::MAX), sb.group_of_inode(u32::MAX), sb.group_of_inode(0), sb.has_super(u32::MAX));
     let _ = (sb.gdt_location(u32::MAX), sb.base_meta(u32::MAX), sb.block_range_of_group(u32::MAX));
-    let _ =
-        (sb.dx_hash(), sb.jnl_blocks(), sb.wtime(), sb.r_blocks_count(), sb.want_extra_isize(), sb.groups_per_flex());
+    let _ = (sb.raw().jnl_blocks(), sb.raw().mkfs_time(), sb.raw().volume_name(), sb.raw().mount_opts());
+    let _ = (sb.dx_hash(), sb.r_blocks_count(), sb.want_extra_isize(), sb.groups_per_flex());
     let _ = sb.inode_location(u64::MAX, u32::MAX);
 }
 

@@ -445,7 +445,7 @@ impl Edit {
     }
 
     fn replay(&self, map: &LogMap) -> Result<()> {
-        let volume = jbd2::Volume { blocks: self.end.max(self.sb.blocks_count()), made: self.sb.mkfs_time() };
+        let volume = jbd2::Volume { blocks: self.end.max(self.sb.blocks_count()), made: self.sb.raw().mkfs_time() };
         jbd2::recover(&*self.store, map, volume)?;
         Ok(())
     }

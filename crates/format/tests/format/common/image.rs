@@ -122,7 +122,8 @@ impl Image {
 
     fn check_block_bitmap(&self, g: u32, seen: &mut Seen) {
         let desc = &self.descs[g as usize];
-        let bits = self.sb.blocks_in_group(g) as usize;
+        let blocks = self.sb.block_range_of_group(g);
+        let bits = (blocks.end - blocks.start) as usize;
         let lazy = self.sb.features().has_group_desc_csum();
         let mut map = self.block(desc.block_bitmap);
         if lazy && desc.flags & BLOCK_UNINIT != 0 {
