@@ -73,20 +73,6 @@ impl Superblock {
         }
         Ok(())
     }
-
-    /// Block and byte offset in it of the copy of the descriptor of group `g` that lies with the superblock's copy in
-    /// group `copy`; with meta_bg, of the one in the second group of its meta group.
-    pub fn gdt_copy_location(&self, g: u32, copy: u32) -> (u64, usize) {
-        let (index, (primary, offset)) = (g / self.desc_per_block(), self.gdt_location(g));
-        if !self.is_in_meta_bg(g) {
-            return (self.group_first_block(copy) + 1 + u64::from(index), offset);
-        }
-        let second = index.saturating_mul(self.desc_per_block()).saturating_add(1);
-        if second >= self.groups() {
-            return (primary, offset);
-        }
-        (self.base_meta(second).descriptors.start, offset)
-    }
 }
 
 /// Where copies of a lost superblock usually lie: blocks of `size` bytes, and the byte at which one begins.

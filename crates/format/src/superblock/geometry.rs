@@ -103,21 +103,6 @@ impl Superblock {
         self.geometry.first_ino
     }
 
-    /// Bytes of a group descriptor: 32, or 64 and more with 64bit.
-    pub fn desc_size(&self) -> u16 {
-        self.geometry.desc_size
-    }
-
-    /// Group descriptors in a block.
-    pub fn desc_per_block(&self) -> u32 {
-        self.block_size() / u32::from(self.desc_size())
-    }
-
-    /// Blocks of all group descriptors.
-    pub fn desc_blocks(&self) -> u32 {
-        self.groups().div_ceil(self.desc_per_block())
-    }
-
     /// First block of group 0.
     pub fn first_data_block(&self) -> u32 {
         self.geometry.first_data_block
@@ -170,32 +155,6 @@ impl Superblock {
         has_super(g, self.features(), self.raw().s_backup_bgs.map(|bg| bg.get()))
     }
 
-    /// Whether descriptor block `index` lies in its own meta group instead of behind the superblock.
-    fn in_meta_bg(&self, index: u32) -> bool {
-        self.has_incompat(Incompat::META_BG) && index >= self.raw().s_first_meta_bg.get()
-    }
-
-    /// Whether the descriptors of group `g` lie in its meta group, not behind the superblock.
-    pub fn is_in_meta_bg(&self, g: u32) -> bool {
-        self.in_meta_bg(g / self.desc_per_block())
-    }
-
-    /// Block and byte offset in it of the (primary) descriptor of group `g`.
-    pub fn gdt_location(&self, g: u32) -> (u64, usize) {
-        let index = g / self.desc_per_block();
-        let offset = (g % self.desc_per_block()) as usize * usize::from(self.desc_size());
-        (self.gdt_block(index), offset)
-    }
-
-    /// Primary block number `index` of the group descriptors.
-    pub fn gdt_block(&self, index: u32) -> u64 {
-        if self.in_meta_bg(index) {
-            self.base_meta(index.saturating_mul(self.desc_per_block())).descriptors.start
-        } else {
-            self.superblock_location().0 + 1 + u64::from(index)
-        }
-    }
-
     /// What group `g` holds at its beginning: superblock, descriptors, reserve. With bigalloc and blocks of 1 KiB,
     /// group 0 begins with block 0, and its superblock is in block 1 all the same.
     pub fn base_meta(&self, g: u32) -> BaseMeta {
@@ -209,14 +168,14 @@ impl Superblock {
             at = range.end;
             range
         };
-        let per_block = self.desc_per_block();
-        if self.in_meta_bg(g / per_block) {
+        let per_block = self.gdt().desc_per_block();
+        if self.gdt().is_in_meta_bg(g) {
             let place = g % per_block;
             base.descriptors = take(u32::from(place == 0 || place == 1 || place == per_block - 1));
         } else if has_super && self.has_incompat(Incompat::META_BG) {
             base.descriptors = take(self.raw().s_first_meta_bg.get());
         } else if has_super {
-            base.descriptors = take(self.desc_blocks());
+            base.descriptors = take(self.gdt().blocks());
             base.reserved = take(u32::from(self.raw().s_reserved_gdt_blocks.get()));
         }
         base.all = first..at;

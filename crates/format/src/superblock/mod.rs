@@ -3,12 +3,14 @@
 
 mod backup;
 mod check;
+mod gdt;
 mod geometry;
 mod journal_dev;
 mod noted;
 mod raw;
 
 pub use backup::{BackupFault, usual_backups};
+pub use gdt::Gdt;
 pub use geometry::BaseMeta;
 pub(crate) use geometry::has_super;
 pub use journal_dev::JournalDevice;
