@@ -296,7 +296,7 @@ impl DescCsum {
     pub fn of(sb: &Superblock) -> DescCsum {
         match sb.csum_seed() {
             Some(seed) => DescCsum::Crc32c(seed),
-            None if sb.features().has_group_desc_csum() => DescCsum::Crc16(*sb.uuid()),
+            None if sb.features().has_group_desc_csum() => DescCsum::Crc16(sb.raw().s_uuid),
             None => DescCsum::None,
         }
     }

@@ -47,7 +47,7 @@ mod tests {
     fn each_keeps_its_own_changes() {
         let frozen = Frozen::new(&[7; 5000]).unwrap();
         let (a, b) = (Nvm::thawed(&frozen).unwrap(), Nvm::thawed(&frozen).unwrap());
-        a.share(4999, &[1, 2]).unwrap();
+        a.shared().store(4999, &[1, 2]).unwrap();
         let bytes = |nvm: &Nvm| {
             let mut found = [0; 3];
             nvm.read(4998, &mut found).unwrap();

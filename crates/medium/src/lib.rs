@@ -79,6 +79,7 @@ mod header;
 pub mod lease;
 pub mod loops;
 mod map;
+mod mapped;
 mod memory;
 mod model;
 pub mod mountinfo;
@@ -121,10 +122,11 @@ pub use owned::{Owned, Ownership};
 pub use owner::Whose;
 pub use persist::Instructions;
 pub use pin::Pinned;
+pub use poison::Poison;
 pub use pool::{
     AREAS_START, Area, AreaKind, HEADERS, Header, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec, inspect,
 };
-pub use shared::SharedWord;
+pub use shared::{Shared, SharedWord};
 pub use snapshot::{Parter, Snapshot, Source};
 pub use stats::NvmStats;
 pub use users::User;

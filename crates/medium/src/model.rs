@@ -86,10 +86,6 @@ impl Pace {
         Self { model, free_at: AtomicU64::new(0) }
     }
 
-    pub(crate) fn model(&self) -> NvmModel {
-        self.model
-    }
-
     /// Takes as long as reading `bytes` would.
     pub(crate) fn read(&self, bytes: u64) {
         self.wait(self.model.read_ns, bytes);

@@ -2,15 +2,15 @@
 
 use crate::detect::Device;
 use crate::map::Map;
+use crate::mapped::Mapped;
 use crate::model::Pace;
-use crate::open::{Access, resolve};
+use crate::open::{Access, NvmOptions, resolve};
 use crate::pinnable::{Pinnable, Storing};
 use crate::poison::Poison;
 use crate::record::Recorder;
 use crate::stats::{LINE, Stats};
 use crate::{
-    Domain, Fenced, Frozen, Instructions, MediumKind, NvmError, NvmModel, NvmStats, PAGE, Result, Stored, memory,
-    persist,
+    Domain, Fenced, Frozen, Instructions, MediumKind, NvmError, NvmStats, PAGE, Result, Stored, memory, persist,
 };
 use ondol_env::sync::Arc;
 use std::fs::File;
@@ -25,15 +25,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 /// more than a word some of each. Words are little-endian.
 #[derive(Debug)]
 pub struct Nvm {
-    name: String,
-    map: Map,
+    pub(crate) mapped: Mapped,
     kind: MediumKind,
     domain: Domain,
     /// The domain was asked for, not found out.
-    chosen: bool,
+    pub(crate) domain_is_chosen: bool,
     pace: Pace,
     stats: Stats,
-    poison: Poison,
     recorder: Option<Recorder>,
     read_only: bool,
     /// An `msync` failed.
@@ -45,20 +43,18 @@ pub struct Nvm {
     claim: Option<File>,
     /// Somebody else may store to it.
     shared: bool,
-    pinnable: Option<Pinnable>,
+    pub(crate) pinnable: Option<Pinnable>,
 }
 
 impl Nvm {
     pub(crate) fn new(name: String, map: Map, kind: MediumKind, domain: Domain) -> Self {
         Self {
-            name,
-            map,
+            mapped: Mapped::new(name, map),
             kind,
             domain,
-            chosen: false,
+            domain_is_chosen: false,
             pace: Pace::default(),
             stats: Stats::default(),
-            poison: Poison::default(),
             recorder: None,
             read_only: false,
             stopped: AtomicBool::new(false),
@@ -77,13 +73,16 @@ impl Nvm {
         self
     }
 
-    pub(crate) fn held(mut self, file: File, owner: Option<u32>, access: Access, chosen: bool) -> Self {
+    pub(crate) fn held(mut self, file: File, owner: Option<u32>, options: &NvmOptions) -> Self {
+        let access = options.access;
         self.owner = owner;
         // The mapping keeps the open description, and so its lock.
         self.file = Some(file).filter(|_| access != Access::Joint);
         // Readers have their lock beside those that store jointly.
         self.shared = access != Access::Write;
-        (self.read_only, self.chosen) = (access == Access::Read, chosen);
+        self.read_only = access == Access::Read;
+        self.domain_is_chosen = options.domain != Domain::Auto;
+        self.pace = Pace::new(options.model);
         self
     }
 
@@ -113,7 +112,7 @@ impl Nvm {
         let nvm = Self::volatile(bytes.len() as u64)?;
         // Into the file, whose pages need no fault each then.
         let written = nvm.file().map_or(Ok(()), |file| file.write_all_at(bytes, 0));
-        written.map_err(|source| NvmError::Open { what: "fill", name: nvm.name.clone(), source })?;
+        written.map_err(|source| NvmError::Open { what: "fill", name: nvm.mapped.name.clone(), source })?;
         Ok(nvm)
     }
 
@@ -126,21 +125,14 @@ impl Nvm {
         Ok(Self::new(String::from("memory"), frozen.map()?, MediumKind::Memory, Domain::Volatile))
     }
 
-    /// Takes as long as a slower NVM would.
-    #[must_use]
-    pub fn with_model(mut self, model: NvmModel) -> Self {
-        self.pace = Pace::new(model);
-        self
-    }
-
     /// Treats the medium as one of another persistence domain.
     ///
     /// # Errors
     /// `Domain` when the medium cannot have it.
     pub fn with_domain(mut self, domain: Domain) -> Result<Self> {
         if domain != Domain::Auto {
-            self.domain = resolve(&self.name, self.kind, domain, &Device::default())?;
-            self.chosen = true;
+            self.domain = resolve(&self.mapped.name, self.kind, domain, &Device::default())?;
+            self.domain_is_chosen = true;
         }
         Ok(self)
     }
@@ -158,7 +150,7 @@ impl Nvm {
 
     /// The mapping has this address: a call on it is the medium's own.
     pub fn covers(&self, address: usize) -> bool {
-        let words = self.map.words().as_ptr_range();
+        let words = self.mapped.words().as_ptr_range();
         (words.start.addr()..words.end.addr()).contains(&address)
     }
 
@@ -168,17 +160,21 @@ impl Nvm {
     /// # Errors
     /// The system has no memory; the medium may be mapped still.
     pub fn leave(&self) -> Result<()> {
-        self.map.leave().map_err(|e| NvmError::Open { what: "let go of", name: self.name.clone(), source: e.into() })
+        self.mapped.map.leave().map_err(|e| NvmError::Open {
+            what: "let go of",
+            name: self.mapped.name.clone(),
+            source: e.into(),
+        })
     }
 
     /// The medium, as the user named it.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.mapped.name
     }
 
     /// Bytes.
     pub fn size(&self) -> u64 {
-        self.map.len() as u64
+        self.mapped.map.len() as u64
     }
 
     /// What it is made of.
@@ -189,21 +185,6 @@ impl Nvm {
     /// The persistence domain; never [`Domain::Auto`].
     pub fn domain(&self) -> Domain {
         self.domain
-    }
-
-    /// The domain was asked for; otherwise it was found out.
-    pub(crate) fn domain_is_chosen(&self) -> bool {
-        self.chosen
-    }
-
-    /// How lines are written back here.
-    pub fn instructions(&self) -> Instructions {
-        Instructions::detect()
-    }
-
-    /// The NVM that is imitated.
-    pub fn model(&self) -> NvmModel {
-        self.pace.model()
     }
 
     /// Stores are refused.
@@ -219,6 +200,12 @@ impl Nvm {
     /// One sentence for the user: which crashes this medium survives.
     pub fn describe(&self) -> &'static str {
         self.kind.survives(self.domain)
+    }
+
+    /// What it has lost: told by the kernel's list of a DAX device when it was opened, or by [`Poison::add_line`]. (The
+    /// list of a device below a file system is not translated to files.)
+    pub fn poison(&self) -> &Poison {
+        &self.mapped.poison
     }
 
     /// What was done since it was opened.
@@ -243,9 +230,9 @@ impl Nvm {
     /// # Errors
     /// `OutOfRange`, `Poisoned`.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let bytes = self.check("read", offset, buf.len() as u64)?;
-        self.require_whole(bytes)?;
-        self.loaded(offset, buf.len() as u64, || memory::read(self.map.words(), offset as usize, buf));
+        let bytes = self.mapped.check("read", offset, buf.len() as u64)?;
+        self.mapped.require_whole(bytes)?;
+        self.loaded(offset, buf.len() as u64, || memory::read(self.mapped.words(), offset as usize, buf));
         self.was_read(buf.len() as u64);
         Ok(())
     }
@@ -256,22 +243,10 @@ impl Nvm {
     /// # Errors
     /// `OutOfRange`, `Misaligned`, `Poisoned`.
     pub fn load_u64(&self, offset: u64) -> Result<u64> {
-        let word = self.word("read", offset)?;
+        let word = self.mapped.word("read", offset)?;
         let word = self.loaded(offset, 8, || word.load(Acquire));
         self.was_read(8);
         Ok(u64::from_le(word))
-    }
-
-    /// Loses the line at `offset`, as a medium that fails does: reading it is an error until it is stored to as a
-    /// whole.
-    pub fn poison(&self, offset: u64) {
-        self.add_poison(offset..offset.saturating_add(1));
-    }
-
-    /// First bytes of the lines that are lost: by [`Nvm::poison`], or by the kernel's list of a DAX device when it was
-    /// opened. (The list of a device below a file system is not translated to files.)
-    pub fn poisoned(&self) -> Vec<u64> {
-        self.poison.all()
     }
 
     /// Everything it holds: for tests and simulators.
@@ -279,7 +254,7 @@ impl Nvm {
     /// # Errors
     /// `Poisoned`.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.map.len()];
+        let mut bytes = vec![0; self.mapped.map.len()];
         self.read(0, &mut bytes)?;
         Ok(bytes)
     }
@@ -289,23 +264,10 @@ impl Nvm {
         self.file.as_ref()
     }
 
-    /// Some line is lost.
-    pub(crate) fn has_lost(&self) -> bool {
-        self.poison.any()
-    }
-
     /// Counts a read of `len` bytes, and takes the time that it takes.
     pub(crate) fn was_read(&self, len: u64) {
         self.stats.read(len);
         self.pace.read(len);
-    }
-
-    pub(crate) fn add_poison(&self, bytes: Range<u64>) {
-        self.poison.add(bytes);
-    }
-
-    pub(crate) fn unfit(&self, what: String) -> NvmError {
-        NvmError::Unfit { name: self.name.clone(), what }
     }
 
     /// Stores through the caches.
@@ -318,12 +280,12 @@ impl Nvm {
     /// Stores zeros to whole pages that the caller has for himself. What they had lost is whole again.
     pub(crate) fn clear(&self, pages: Range<u64>) {
         const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
-        self.poison.heal(&pages);
+        self.mapped.poison.heal(&pages);
         pages.step_by(PAGE as usize).for_each(|offset| self.put_there(offset, &ZEROS));
     }
 
     fn put_there(&self, offset: u64, bytes: &[u8]) {
-        let store = || memory::store(self.map.words(), offset as usize, bytes);
+        let store = || memory::store(self.mapped.words(), offset as usize, bytes);
         match &self.recorder {
             Some(recorder) => recorder.store(|| (store(), Some((offset, bytes.into())))),
             None => store(),
@@ -335,7 +297,7 @@ impl Nvm {
     pub(crate) fn put_lines(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _storing = self.may_store(offset, bytes.len() as u64)?;
         let start = offset as usize / 8;
-        let words = self.map.words().get(start..start + bytes.len() / 8).unwrap_or_default();
+        let words = self.mapped.words().get(start..start + bytes.len() / 8).unwrap_or_default();
         let copy = || persist::copy_lines(words, bytes);
         match &self.recorder {
             Some(recorder) => recorder.copy(offset, bytes, copy),
@@ -360,7 +322,7 @@ impl Nvm {
     /// Changes the word at `offset` in one step by `change`, which returns its answer and whether the word is new.
     pub(crate) fn change_word<T>(&self, offset: u64, change: impl FnOnce(&AtomicU64) -> (T, Option<u64>)) -> Result<T> {
         let _storing = self.may_store(offset, 8)?;
-        let word = self.word("store", offset)?;
+        let word = self.mapped.word("store", offset)?;
         let changed = || {
             let (answer, new) = change(word);
             if new.is_some() {
@@ -386,15 +348,15 @@ impl Nvm {
         }
         self.stats.written_back(lines.end - lines.start);
         if self.domain != Domain::Msync {
-            let words = lines.start as usize * 8..(lines.end as usize * 8).min(self.map.words().len());
-            Instructions::detect().write_back(self.map.words().get(words).unwrap_or_default());
+            let words = lines.start as usize * 8..(lines.end as usize * 8).min(self.mapped.words().len());
+            Instructions::detect().write_back(self.mapped.words().get(words).unwrap_or_default());
         }
     }
 
     /// Completes this thread's write-backs, `bytes` of them; for [`Domain::Msync`] writes the pages of `lines`, too.
     pub(crate) fn complete(&self, lines: &[Range<u64>], bytes: u64) -> Result<()> {
         if self.stopped.load(Relaxed) {
-            return Err(NvmError::Stopped { name: self.name.clone() });
+            return Err(NvmError::Stopped { name: self.mapped.name.clone() });
         }
         // Before `msync`, too: copies past the caches must be in the pages that it writes.
         persist::fence();
@@ -402,9 +364,9 @@ impl Nvm {
             for range in lines {
                 self.write_back(range);
                 let bytes = (range.start * LINE) as usize..(range.end * LINE) as usize;
-                self.map.msync(bytes).map_err(|e| {
+                self.mapped.map.msync(bytes).map_err(|e| {
                     self.stopped.store(true, Relaxed);
-                    NvmError::Msync { name: self.name.clone(), source: e.into() }
+                    NvmError::Msync { name: self.mapped.name.clone(), source: e.into() }
                 })?;
             }
         }
@@ -416,63 +378,22 @@ impl Nvm {
         Ok(())
     }
 
-    pub(crate) fn word(&self, op: &'static str, offset: u64) -> Result<&AtomicU64> {
-        let bytes = self.check(op, offset, 8)?;
-        if !offset.is_multiple_of(8) {
-            return Err(NvmError::Misaligned { name: self.name.clone(), offset });
-        }
-        self.require_whole(bytes)?;
-        let word = self.map.words().get(offset as usize / 8);
-        word.ok_or_else(|| self.out_of_range(op, offset, 8))
-    }
-
     /// The store is over when what is returned is dropped.
     fn may_store(&self, offset: u64, len: u64) -> Result<Option<Storing<'_>>> {
-        let bytes = self.check("store", offset, len)?;
+        let bytes = self.mapped.check("store", offset, len)?;
         if self.read_only {
-            return Err(NvmError::ReadOnly { name: self.name.clone() });
+            return Err(NvmError::ReadOnly { name: self.mapped.name.clone() });
         }
         let entered = self.pinnable.as_ref().map(|pages| pages.store(&bytes)).transpose();
-        let storing = entered.map_err(|page| NvmError::Pinned { name: self.name.clone(), offset: page * PAGE })?;
-        if let Some(line) = self.poison.first_partial(&bytes) {
-            return Err(self.poisoned_line(line));
-        }
-        self.poison.heal(&bytes);
+        let storing =
+            entered.map_err(|page| NvmError::Pinned { name: self.mapped.name.clone(), offset: page * PAGE })?;
+        self.mapped.heal(&bytes)?;
         Ok(storing)
     }
 
     /// Pages in these bytes can be pinned from now on, and no others, if nobody else stores to the medium.
     pub(crate) fn make_pinnable(&mut self, bytes: Option<Range<u64>>) {
         self.pinnable = bytes.filter(|_| !self.shared).map(|bytes| Pinnable::new(&bytes));
-    }
-
-    pub(crate) fn pinnable(&self) -> Option<&Pinnable> {
-        self.pinnable.as_ref()
-    }
-
-    /// The first byte of the mapping.
-    pub(crate) fn base(&self) -> *const AtomicU64 {
-        self.map.words().as_ptr()
-    }
-
-    /// Refuses what has lost lines.
-    pub(crate) fn require_whole(&self, bytes: Range<u64>) -> Result<()> {
-        self.poison.first(bytes).map_or(Ok(()), |line| Err(self.poisoned_line(line)))
-    }
-
-    pub(crate) fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<Range<u64>> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.size() => Ok(offset..end),
-            _ => Err(self.out_of_range(op, offset, len)),
-        }
-    }
-
-    fn out_of_range(&self, op: &'static str, offset: u64, len: u64) -> NvmError {
-        NvmError::OutOfRange { op, name: self.name.clone(), offset, len, size: self.size() }
-    }
-
-    fn poisoned_line(&self, offset: u64) -> NvmError {
-        NvmError::Poisoned { name: self.name.clone(), offset }
     }
 }
 

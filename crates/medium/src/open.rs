@@ -73,7 +73,7 @@ impl Nvm {
         }
         let nvm = Self::in_file(file, name, &NvmOptions { access: Access::Write, ..*options })?;
         match nvm.size() < size {
-            true => Err(nvm.unfit(format!("it has {} bytes, {size} are asked for", nvm.size()))),
+            true => Err(unfit(nvm.name(), &format!("it has {} bytes, {size} are asked for", nvm.size()))),
             false => Ok(nvm),
         }
     }
@@ -125,9 +125,9 @@ impl Nvm {
         };
         let device = device.unwrap_or_else(below);
         let domain = resolve(&name, kind, options.domain, &device)?;
-        let nvm = Self::new(name, map, kind, domain).with_model(options.model);
-        device.bad.iter().for_each(|bad| nvm.add_poison(bad.clone()));
-        Ok(nvm.held(file, owner, options.access, options.domain != Domain::Auto))
+        let nvm = Self::new(name, map, kind, domain);
+        device.bad.iter().for_each(|bad| nvm.poison().add(bad.clone()));
+        Ok(nvm.held(file, owner, options))
     }
 }
 

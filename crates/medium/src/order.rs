@@ -81,7 +81,7 @@ impl<'n> Stored<'n> {
         if self.nvm.domain().caches_survive() || lines == 0 {
             return self.store(offset, bytes);
         }
-        self.nvm.check("store", offset, bytes.len() as u64)?;
+        self.nvm.mapped.check("store", offset, bytes.len() as u64)?;
         let (head, rest) = bytes.split_at(head);
         let (lines, tail) = rest.split_at(lines);
         let start = offset + head.len() as u64;
@@ -156,7 +156,7 @@ impl<'n> Stored<'n> {
     /// # Errors
     /// `OutOfRange`.
     pub fn others(&mut self, offset: u64, len: u64) -> Result<()> {
-        self.nvm.check("write back", offset, len)?;
+        self.nvm.mapped.check("write back", offset, len)?;
         self.touched(offset, len);
         Ok(())
     }
@@ -262,13 +262,14 @@ impl<'n> Fenced<'n> {
         Ok(Published { nvm: self.nvm })
     }
 
-    /// Tells others that so much is durable: stores `new` if a word that they share is `old`, as [`Nvm::share_if`].
-    /// Only such a word may decide that room is used again or a sync answered; one on the medium is seen too early.
+    /// Tells others that so much is durable: stores `new` if a word that they share is `old`, as
+    /// [`crate::Shared::cas_u64`]. Only such a word may decide that room is used again or a sync answered; one on the
+    /// medium is seen too early.
     ///
     /// # Errors
-    /// As for [`Nvm::share_if`].
+    /// As for [`crate::Shared::cas_u64`].
     pub fn tell_if(&self, offset: u64, old: u64, new: u64) -> Result<std::result::Result<(), u64>> {
-        self.nvm.share_if(offset, old, new)
+        self.nvm.shared().cas_u64(offset, old, new)
     }
 }
 

@@ -45,12 +45,14 @@ impl Ownership {
     /// `OutOfRange`, `Misaligned`.
     pub fn new(nvm: &Arc<Nvm>, runs: &[Range<u64>]) -> Result<Option<Self>> {
         for run in runs {
-            nvm.check("own", run.start, run.end.saturating_sub(run.start))?;
+            nvm.mapped.check("own", run.start, run.end.saturating_sub(run.start))?;
             if !run.start.is_multiple_of(PAGE) || !run.end.is_multiple_of(PAGE) || run.is_empty() {
                 return Err(NvmError::Misaligned { name: nvm.name().into(), offset: run.start });
             }
         }
-        let Some(pages) = nvm.pinnable().filter(|_| !nvm.is_read_only() && !runs.is_empty()) else { return Ok(None) };
+        let Some(pages) = nvm.pinnable.as_ref().filter(|_| !nvm.is_read_only() && !runs.is_empty()) else {
+            return Ok(None);
+        };
         let mut held = Self { nvm: nvm.clone(), runs: Vec::with_capacity(runs.len()) };
         for run in runs {
             if !pages.own(run) {
@@ -107,7 +109,7 @@ impl DerefMut for Owned {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        let pages = self.nvm.pinnable();
-        self.runs.iter().for_each(|run| pages.into_iter().for_each(|pages| pages.disown(run)));
+        let pages = &self.nvm.pinnable;
+        self.runs.iter().for_each(|run| pages.iter().for_each(|pages| pages.disown(run)));
     }
 }

@@ -33,7 +33,7 @@ impl Deref for Pinned {
         // `Pinnable::store`, which finds the pins that `self` holds and refuses, and those before have ended, visibly,
         // since `Pinnable::pin` found none. Other processes have no right to store: the medium is locked, and
         // `Pinnable` is not made for one that is shared.
-        unsafe { std::slice::from_raw_parts(self.nvm.base().byte_add(at).cast(), len) }
+        unsafe { std::slice::from_raw_parts(self.nvm.mapped.words().as_ptr().byte_add(at).cast(), len) }
     }
 }
 
@@ -45,7 +45,7 @@ impl AsRef<[u8]> for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.nvm.pinnable().into_iter().for_each(|pages| pages.unpin(&self.bytes));
+        self.nvm.pinnable.iter().for_each(|pages| pages.unpin(&self.bytes));
     }
 }
 
@@ -57,27 +57,27 @@ impl Nvm {
     /// # Errors
     /// `OutOfRange`, `Misaligned`; `Poisoned` where some of it is lost.
     pub fn pin(self: &Arc<Self>, offset: u64, len: u64) -> Result<Option<Pinned>> {
-        let bytes = self.check("pin", offset, len)?;
+        let bytes = self.mapped.check("pin", offset, len)?;
         if !offset.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) {
             return Err(NvmError::Misaligned { name: self.name().into(), offset });
         }
-        let Some(pages) = self.pinnable() else { return Ok(None) };
+        let Some(pages) = &self.pinnable else { return Ok(None) };
         if len == 0 || !pages.pin(&bytes) {
             return Ok(None);
         }
         let pinned = Pinned { nvm: self.clone(), bytes: bytes.clone() };
         // Behind the pin, since nobody stores to what is lost, and so heals it, any more.
-        self.require_whole(bytes)?;
+        self.mapped.require_whole(bytes)?;
         Ok(Some(pinned))
     }
 
     /// Whether pages can be pinned at all: a pool has an area of them, and nobody else stores to the medium.
     pub fn can_pin(&self) -> bool {
-        self.pinnable().is_some() && !self.is_read_only()
+        self.pinnable.is_some() && !self.is_read_only()
     }
 
     /// Whether some page that has one of these bytes is pinned.
     pub fn is_pinned(&self, offset: u64, len: u64) -> bool {
-        self.pinnable().is_some_and(|pages| pages.has_pinned(&(offset..offset.saturating_add(len))))
+        self.pinnable.as_ref().is_some_and(|pages| pages.has_pinned(&(offset..offset.saturating_add(len))))
     }
 }

@@ -6,10 +6,12 @@ use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The poisoned lines, by number. Costs one load while there are none.
+/// The lines that a medium has lost: reading one is an error until it is stored to as a whole.
 #[derive(Debug, Default)]
-pub(crate) struct Poison {
+pub struct Poison {
+    /// Costs one load while there are none.
     any: AtomicBool,
+    /// By number.
     lines: Mutex<BTreeSet<u64>>,
 }
 
@@ -18,6 +20,11 @@ impl Poison {
     pub(crate) fn add(&self, bytes: Range<u64>) {
         self.lines.lock().extend(bytes.start / LINE..bytes.end.div_ceil(LINE));
         self.any.store(true, Relaxed);
+    }
+
+    /// Loses the line at `offset`, as a medium that fails does.
+    pub fn add_line(&self, offset: u64) {
+        self.add(offset..offset.saturating_add(1));
     }
 
     /// There may be one.
@@ -48,8 +55,8 @@ impl Poison {
         }
     }
 
-    /// First bytes of all poisoned lines.
-    pub(crate) fn all(&self) -> Vec<u64> {
+    /// First bytes of all lines that are lost.
+    pub fn all(&self) -> Vec<u64> {
         self.lines.lock().iter().map(|line| line * LINE).collect()
     }
 }

@@ -165,7 +165,7 @@ impl Windows {
         };
         {
             let Some(shown) = self.gate.enter() else { return Ok(false) };
-            if self.nvm.has_lost() || !shown.is_open(offset / PAGE..end.div_ceil(PAGE)) {
+            if self.nvm.poison().any() || !shown.is_open(offset / PAGE..end.div_ceil(PAGE)) {
                 return Ok(false);
             }
             memory::read(shown.stretch.words(), offset as usize, buf);
@@ -213,7 +213,7 @@ impl ClosedWindows<'_> {
     /// There are no such pages.
     pub fn show(&mut self, pages: Range<u64>, offset: u64) -> Result<bool> {
         let nvm = &self.windows.nvm;
-        nvm.check("map", offset, (pages.end - pages.start) * PAGE)?;
+        nvm.mapped.check("map", offset, (pages.end - pages.start) * PAGE)?;
         if !offset.is_multiple_of(PAGE) {
             return Err(NvmError::Misaligned { name: nvm.name().into(), offset });
         }

@@ -22,7 +22,7 @@ fn beyond_the_limit_pages_are_hidden_and_nothing_fails() {
         return ondol_skips::skip("this system allows so many mappings that reaching the limit takes long");
     }
     let nvm = Nvm::volatile((limit + 1000) * P).unwrap();
-    (0..nvm.size() / P).for_each(|page| nvm.share(page * P, &page.to_le_bytes()).unwrap());
+    (0..nvm.size() / P).for_each(|page| nvm.shared().store(page * P, &page.to_le_bytes()).unwrap());
     let nvm = Arc::new(nvm);
     // Left to themselves windows take half.
     let (windows, shown) = backwards(&nvm, None);

@@ -31,10 +31,10 @@ fn a_pinned_page_is_the_stored_bytes_and_takes_no_store() {
     assert_eq!((pinned.len(), pinned.place(), pinned[4095], pinned[4096]), (8192, at, 1, 2));
     assert_eq!(nvm.stats().read_bytes, before.read_bytes, "nothing was copied");
     let is_refused = |stored: Result<(), NvmError>| matches!(stored, Err(NvmError::Pinned { .. }));
-    assert!(is_refused(fill(nvm, at, 9)) && is_refused(nvm.share(at + PAGE + 100, b"word")));
-    assert!(is_refused(nvm.share_u64(at + 8, 1)) && is_refused(nvm.share_add(at + 8, 1).map(drop)));
+    assert!(is_refused(fill(nvm, at, 9)) && is_refused(nvm.shared().store(at + PAGE + 100, b"word")));
+    assert!(is_refused(nvm.shared().store_u64(at + 8, 1)) && is_refused(nvm.shared().fetch_add(at + 8, 1).map(drop)));
     // Also where only some of it is.
-    assert!(is_refused(nvm.share(at + 2 * PAGE - 4, &[9; 8])));
+    assert!(is_refused(nvm.shared().store(at + 2 * PAGE - 4, &[9; 8])));
     assert_eq!((pinned[0], pinned[8191]), (1, 2));
     fill(nvm, at + 2 * PAGE, 3).unwrap();
     let again = nvm.pin(at, PAGE).unwrap().unwrap();
@@ -55,7 +55,7 @@ fn other_places_are_not_pinned() {
     }
     assert!(matches!(nvm.pin(at + 8, PAGE), Err(NvmError::Misaligned { .. })));
     assert!(matches!(nvm.pin(nvm.size(), PAGE), Err(NvmError::OutOfRange { .. })));
-    nvm.poison(at + 100);
+    nvm.poison().add_line(at + 100);
     assert!(matches!(nvm.pin(at, PAGE), Err(NvmError::Poisoned { .. })) && !nvm.is_pinned(at, PAGE));
     fill(nvm, at, 1).unwrap();
     assert!(nvm.pin(at, PAGE).unwrap().is_some(), "it is stored anew");
@@ -166,7 +166,7 @@ fn what_cannot_be_mapped_is_no_snapshot() {
     // More mappings than the process may have.
     let many = vec![(Source::Medium(at), 1); ondol_medium::most_mappings() as usize];
     assert!(none(&many) && !nvm.is_pinned(at, 5 * PAGE));
-    nvm.poison(at);
+    nvm.poison().add_line(at);
     assert!(matches!(Snapshot::new(nvm, &[(Source::Medium(at), 1)]), Err(NvmError::Poisoned { .. })));
     let thawed =
         Pool::open(Nvm::thawed(&ondol_medium::Frozen::new(&pinnable().0.nvm().to_bytes().unwrap()).unwrap()).unwrap())
@@ -185,13 +185,13 @@ fn an_owned_page_is_memory_and_nothing_to_others() {
     let (pool, at) = pinnable();
     let nvm = pool.nvm();
     (0..5).for_each(|page| fill(nvm, at + page * PAGE, 7).unwrap());
-    nvm.poison(at + 3 * PAGE + 64);
+    nvm.poison().add_line(at + 3 * PAGE + 64);
     let runs = [at + 3 * PAGE..at + 4 * PAGE, at..at + 2 * PAGE];
     let mut ownership = Ownership::new(nvm, &runs).unwrap().unwrap();
     ownership.clear();
     let mut owned = ownership.map().unwrap();
     assert!(owned.len() == 3 * PAGE as usize && owned.iter().all(|byte| *byte == 0));
-    assert!(nvm.poisoned().is_empty(), "what is owned is whole");
+    assert!(nvm.poison().all().is_empty(), "what is owned is whole");
     owned.iter_mut().enumerate().for_each(|(n, byte)| *byte = (n % 251) as u8);
     assert!(matches!(fill(nvm, at, 9), Err(NvmError::Pinned { .. })));
     assert!(nvm.pin(at, PAGE).unwrap().is_none() && own(nvm, &runs[1..]).is_none());

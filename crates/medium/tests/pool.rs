@@ -80,14 +80,14 @@ fn one_bad_header_is_mended_from_the_other_and_two_are_refused() {
         assert_eq!(opened.header(), pool.header());
 
         let lost = Nvm::from_bytes(&good).unwrap();
-        lost.poison(copy as u64 + 64);
+        lost.poison().add_line(copy as u64 + 64);
         let opened = Pool::open(lost).unwrap();
         assert_eq!(opened.mended(), Some(&HeaderFault::Lost(copy as u64 + 64)));
         assert_eq!(bytes(&opened), good, "mended");
     }
     let lost = Nvm::from_bytes(&good).unwrap();
-    lost.poison(0);
-    lost.poison(8000);
+    lost.poison().add_line(0);
+    lost.poison().add_line(8000);
     let text = Pool::open(lost).unwrap_err().to_string();
     assert!(text.contains("byte 0: the line at byte 0 is lost") && text.contains("byte 8000 is lost"), "{text}");
     let mut foreign = good.clone();

@@ -123,8 +123,8 @@ fn write_backs_of_two_media_are_not_one() {
 #[test]
 fn a_poisoned_line_is_an_error_until_it_is_stored_anew() {
     let nvm = memory();
-    nvm.poison(130);
-    assert_eq!(nvm.poisoned(), [128]);
+    nvm.poison().add_line(130);
+    assert_eq!(nvm.poison().all(), [128]);
     let mut batch = nvm.stored();
     let lost = |e: NvmError| matches!(e, NvmError::Poisoned { offset: 128, .. });
     assert!(lost(nvm.read(100, &mut [0; 29]).unwrap_err()));
@@ -136,7 +136,7 @@ fn a_poisoned_line_is_an_error_until_it_is_stored_anew() {
     assert!(lost(batch.cas_u64(128, 0, 1).unwrap_err()));
     nvm.read(0, &mut [0; 128]).unwrap();
     batch.copy(100, &[7; 100]).unwrap();
-    assert_eq!(nvm.poisoned(), [0u64; 0]);
+    assert_eq!(nvm.poison().all(), [0u64; 0]);
     assert_eq!(nvm.to_bytes().unwrap()[100..200], [7; 100]);
 }
 

@@ -49,7 +49,7 @@ fn pages_lie_in_a_row_whatever_their_order_on_the_medium() {
     assert!(windows.read(P - 3, &mut buf).unwrap());
     assert!(buf[..3] == [7; 3] && buf[3..3 + P as usize] == [2; P as usize] && buf[3 + P as usize..] == [3; 901]);
     // What is stored on the medium is seen at once.
-    nvm.share(2 * P + 100, &[99; 5]).unwrap();
+    nvm.shared().store(2 * P + 100, &[99; 5]).unwrap();
     let mut buf = [0; 7];
     assert!(windows.read(P + 99, &mut buf).unwrap());
     assert_eq!(buf, [2, 99, 99, 99, 99, 99, 2]);
@@ -80,10 +80,10 @@ fn a_lost_line_is_not_read_through_windows() {
     let nvm = numbered(2);
     let windows = windows(&nvm, 2, None);
     assert!(windows.close().show(0..2, 0).unwrap());
-    nvm.poison(P + 64);
+    nvm.poison().add_line(P + 64);
     assert_eq!(seen(&windows), [None; 2]);
     fill(&nvm, 1, 9);
-    assert!(nvm.poisoned().is_empty());
+    assert!(nvm.poison().all().is_empty());
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn open_whole(
     if journal.errno != 0 {
         image.mark_journal_error(env.now(), journal.errno)?;
     }
-    if image.superblock().state() & sb::STATE_ERROR != 0 {
+    if image.superblock().raw().s_state.get() & sb::STATE_ERROR != 0 {
         tracing::warn!("{}: the volume has errors; `e2fsck -f` mends it", image.name());
     }
     let data = options.journal.data.unwrap_or_default();
@@ -301,7 +301,7 @@ pub(crate) fn recover(media: &Media, env: Arc<dyn Env>) -> Result<(Recovered, Pr
 
 /// What is wrong with the list of orphans, if there is one.
 pub(crate) fn orphan_list_damage(media: &Media, image: &Image, env: Arc<dyn Env>) -> Result<Option<VolumeError>> {
-    if image.superblock().last_orphan() == 0 {
+    if image.superblock().raw().s_last_orphan.get() == 0 {
         return Ok(None);
     }
     let reader = image.shared().map(|shared| reader(media.store.clone(), image, shared, &Options::default(), env).1);
@@ -348,7 +348,7 @@ fn replay(media: &Media, image: &Image, env: Arc<dyn Env>) -> Result<Recovered> 
 
 pub(crate) fn volume_of(image: &Image) -> jbd2::Volume {
     let sb = image.superblock();
-    jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() }
+    jbd2::Volume { blocks: sb.blocks_count(), made: sb.raw().mkfs_time() }
 }
 
 /// Marks an image whose journal has been emptied.

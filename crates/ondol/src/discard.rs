@@ -76,7 +76,7 @@ pub fn discard_media(media: &Media, pool: impl FnOnce() -> Result<Option<Pool>>)
 /// Whether the log in the pool that an image lies in, which the image does not name, has commits of it, or cannot be
 /// read.
 fn holds_something_of(image: &Image, home: &Pool) -> bool {
-    let is_of = home.header().volume.is_none_or(|volume| volume == *image.superblock().uuid());
+    let is_of = home.header().volume.is_none_or(|volume| volume == image.superblock().raw().s_uuid);
     let commits = || Contents::inspect(home, OnDamage::GoOn).map(|found| found.map_or(0, |log| log.commits().len()));
     home.area(AreaKind::JOURNAL_LOG).is_some() && is_of && commits().map_or(true, |commits| commits > 0)
 }

@@ -157,7 +157,7 @@ pub fn info(path: impl AsRef<Path>) -> Result<Info> {
         journal.engine = JournalEngine::Batch.name();
     }
     info.bucket = bucket;
-    let state = image.superblock().state();
+    let state = image.superblock().raw().s_state.get();
     info.state = if image.needs_recovery() || info.journal.as_ref().is_some_and(|j| j.dirty) {
         "dirty"
     } else if state & ondol_format::superblock::STATE_ERROR != 0 {
@@ -187,8 +187,8 @@ fn describe(image: &Image) -> Result<Info> {
     let (free_blocks, free_inodes) = image.free_counts()?;
     Ok(Info {
         target: image.name().to_owned(),
-        label: text_of(sb.volume_name()),
-        uuid: uuid_text(sb.uuid()),
+        label: text_of(sb.raw().volume_name()),
+        uuid: uuid_text(&sb.raw().s_uuid),
         block_size: sb.block_size(),
         blocks: sb.blocks_count(),
         free_blocks,

@@ -304,7 +304,7 @@ pub(crate) fn attach(
         );
         return state(image, what);
     }
-    let epoch = pool.attach(*sb.uuid())?;
+    let epoch = pool.attach(sb.raw().s_uuid)?;
     let attached = Attached { pool: pool.header().uuid, epoch };
     let log = Log::start(contents, env, &ondol_nvm_log::Options::default()).map_err(JournalError::from)?;
     let of = if in_front { Journal::Scalable } else { Journal::Remap };

@@ -468,19 +468,21 @@ impl Options {
         self.journal.data =
             self.journal.data.or(DATA_CODES.iter().find(|(code, _)| *code == asks.data).map(|(_, mode)| *mode));
         let mut text = Self::default();
-        for word in String::from_utf8_lossy(image.mount_opts()).split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        for word in
+            String::from_utf8_lossy(image.raw().mount_opts()).split(',').map(str::trim).filter(|w| !w.is_empty())
+        {
             if let Err(e) = text.apply(word) {
                 tracing::warn!("in the superblock's mount options: {e}");
             }
         }
-        let defaults = image.default_mount_opts();
+        let defaults = image.raw().s_default_mount_opts.get();
         self.journal.data = self.journal.data.or(text.journal.data).or(match defaults & sb::DEFM_JMODE {
             sb::DEFM_JMODE_DATA => Some(DataMode::Journal),
             sb::DEFM_JMODE_ORDERED => Some(DataMode::Ordered),
             sb::DEFM_JMODE_WBACK => Some(DataMode::Writeback),
             _ => None,
         });
-        self.image.on_error = self.image.on_error.or(text.image.on_error).or(match image.errors() {
+        self.image.on_error = self.image.on_error.or(text.image.on_error).or(match image.raw().s_errors.get() {
             sb::ERRORS_CONTINUE => Some(OnError::Continue),
             // Nobody's machine is stopped from here; what comes next to that is to refuse changes.
             _ => Some(OnError::RemountReadOnly),

@@ -10,7 +10,9 @@ use crate::words::uuid_text;
 use crate::{Error, Result, home};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};
-use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect};
+use ondol_medium::{
+    Access, Header, HeaderFault, Instructions, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect,
+};
 use ondol_volume::contents;
 use serde::Serialize;
 use std::path::Path;
@@ -231,7 +233,7 @@ fn describe(nvm: &Nvm, report: &PoolReport, header: &Header, survives: String) -
         medium: nvm.kind().name(),
         domain: if header.domain == Domain::Auto { nvm.domain().name() } else { header.domain.name() },
         survives,
-        write_back: nvm.instructions().name(),
+        write_back: Instructions::detect().name(),
         uuid: uuid_text(&header.uuid),
         version: ondol_medium::POOL_VERSION,
         size: header.size,
@@ -241,7 +243,7 @@ fn describe(nvm: &Nvm, report: &PoolReport, header: &Header, survives: String) -
         volume: header.volume.as_ref().map(uuid_text),
         areas: header.areas.iter().map(|a| AreaInfo { kind: a.kind.to_string(), start: a.start, len: a.len }).collect(),
         headers: copies(report, Some(header)).map(|(offset, state)| HeaderInfo { offset, state }).collect(),
-        lost_lines: nvm.poisoned(),
+        lost_lines: nvm.poison().all(),
         table: None,
         home_log: None,
         run_files: Vec::new(),

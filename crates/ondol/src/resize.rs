@@ -291,7 +291,7 @@ fn prepare(media: &Media, env: &Arc<dyn Env>) -> Result<()> {
     image.require_writable()?;
     let plain = Options::default().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
     compose::open_media(media.clone(), &plain, env.clone())?.close()?;
-    if Image::open(media.store.clone())?.superblock().state() & STATE_ERROR != 0 {
+    if Image::open(media.store.clone())?.superblock().raw().s_state.get() & STATE_ERROR != 0 {
         return Err(state("the volume has errors: `e2fsck -f` mends it, then it can be resized"));
     }
     Ok(())

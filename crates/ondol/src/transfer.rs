@@ -113,7 +113,7 @@ pub fn export_media(media: Media, to: &dyn BlockStore, has_zeros: bool) -> Resul
 fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
     let image = Image::open(media.store.clone())?;
     let is_clean = !image.needs_recovery()
-        && image.superblock().last_orphan() == 0
+        && image.superblock().raw().s_last_orphan.get() == 0
         && !image.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT)
         && !maintain::holds_transactions(&media, &image)?;
     if is_clean {

@@ -95,8 +95,8 @@ impl Places {
         batch.zero(self.files + HEADER as u64, PAGE - HEADER as u64)?;
         batch.zero(self.files + LANES_AT, self.files_len - LANES_AT)?;
         batch.write_back().fence()?;
-        nvm.share_u64(self.files + crate::format::shared::SEQUENCE, 1)?;
-        nvm.share_u64(self.files + crate::format::shared::TOKEN, 1)?;
+        nvm.shared().store_u64(self.files + crate::format::shared::SEQUENCE, 1)?;
+        nvm.shared().store_u64(self.files + crate::format::shared::TOKEN, 1)?;
         self.write(nvm, header)
     }
 

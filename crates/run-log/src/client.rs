@@ -116,7 +116,7 @@ impl Client {
     /// afterwards came to a file that may be trusted by then, and is [`Client::appeared`].
     pub fn given(&self) -> u64 {
         // If the memory fails nothing is trusted anyway.
-        self.log.nvm.shared_u64(self.log.shared(shared::GIVEN)).unwrap_or_default()
+        self.log.nvm.shared().load_u64(self.log.shared(shared::GIVEN)).unwrap_or_default()
     }
 
     /// [`Client::given`], to be read at each write.
@@ -124,7 +124,7 @@ impl Client {
     /// # Errors
     /// The medium's failure.
     pub fn given_word(&self) -> Result<SharedWord<'_>> {
-        Ok(self.log.nvm.shared_word(self.log.shared(shared::GIVEN))?)
+        Ok(self.log.nvm.shared().word(self.log.shared(shared::GIVEN))?)
     }
 
     /// A file without a slot was written to, and has one now: its next sync is real.

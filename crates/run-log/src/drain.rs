@@ -159,7 +159,7 @@ pub struct Drained {
 
 /// How many processes have let go of the pool, and how many programs were started without the library.
 fn counts(log: &Log) -> Result<[u64; 2]> {
-    let count = |word| log.nvm.shared_u64(log.shared(word));
+    let count = |word| log.nvm.shared().load_u64(log.shared(word));
     Ok([count(shared::LEFT)?, count(shared::UNFIT)?])
 }
 

@@ -36,7 +36,7 @@ impl<'l> DurableWord<'l> {
 
     /// The value that the word has durably.
     pub(crate) fn durable(&self) -> Result<u64> {
-        self.value_at(self.copy, self.log.nvm.shared_u64(self.copy)?)
+        self.value_at(self.copy, self.log.nvm.shared().load_u64(self.copy)?)
     }
 
     /// The value on the medium, as recovery finds it. While processes run it need not be durable.
@@ -66,7 +66,7 @@ impl<'l> DurableWord<'l> {
         untold();
         let fenced = log.fence(batch)?;
         untold();
-        let mut told = log.nvm.shared_u64(self.copy)?;
+        let mut told = log.nvm.shared().load_u64(self.copy)?;
         // Others may have told more; or it is somebody else's by now.
         while word_value(self.seal, &[], told).is_some_and(|value| value < to) {
             match fenced.tell_if(self.copy, told, new)? {

@@ -25,7 +25,7 @@ impl<'l> Lane<'l> {
     }
 
     fn load(&self, word: u64) -> Result<u64> {
-        Ok(self.log.nvm.shared_u64(self.words + word)?)
+        Ok(self.log.nvm.shared().load_u64(self.words + word)?)
     }
 
     /// The position of the first record that may be live.
@@ -57,12 +57,12 @@ impl<'l> Lane<'l> {
     pub(crate) fn claim(&self, me: u64) -> Result<bool> {
         let owner = self.load(lane::OWNER)?;
         let free = owner == 0 || lock::is_gone(owner, me);
-        Ok(free && self.log.nvm.share_if(self.words + lane::OWNER, owner, me)?.is_ok())
+        Ok(free && self.log.nvm.shared().cas_u64(self.words + lane::OWNER, owner, me)?.is_ok())
     }
 
     /// Leaves the lane to others, if it is the caller's.
     pub(crate) fn disown(&self, me: u64) -> Result<()> {
-        Ok(self.log.nvm.share_if(self.words + lane::OWNER, me, 0).map(drop)?)
+        Ok(self.log.nvm.shared().cas_u64(self.words + lane::OWNER, me, 0).map(drop)?)
     }
 
     /// Bytes up to which the lane is used, of those it has.
@@ -89,7 +89,7 @@ impl<'l> Lane<'l> {
         }
         let position = tail + skipped;
         self.put(position, RecordHead { len: (len as u32).into(), ..head }, payload)?;
-        nvm.share_u64(self.words + lane::TAIL, position + span)?;
+        nvm.shared().store_u64(self.words + lane::TAIL, position + span)?;
         Ok(Some(position + span))
     }
 
@@ -97,10 +97,10 @@ impl<'l> Lane<'l> {
         let mut head = RecordHead { position: position.into(), ..head };
         head.checksum = head.sum(self.log.seal, self.index, payload).into();
         let mut at = self.ring + position % self.len();
-        self.log.nvm.share(at, head.as_bytes())?;
+        self.log.nvm.shared().store(at, head.as_bytes())?;
         at += HEAD as u64;
         for part in payload {
-            self.log.nvm.share(at, part)?;
+            self.log.nvm.shared().store(at, part)?;
             at += part.len() as u64;
         }
         Ok(())

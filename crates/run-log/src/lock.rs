@@ -29,7 +29,7 @@ pub(crate) struct Held<'n> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         // If the word is somebody else's, we were taken for dead.
-        let _ = self.nvm.share_if(self.at, self.me, 0);
+        let _ = self.nvm.shared().cas_u64(self.at, self.me, 0);
     }
 }
 
@@ -54,10 +54,10 @@ pub(crate) fn try_lock(nvm: &Nvm, at: u64, me: u64) -> Option<Held<'_>> {
 }
 
 fn take(nvm: &Nvm, at: u64, me: u64, relieve: bool) -> Option<Held<'_>> {
-    match nvm.share_if(at, 0, me) {
+    match nvm.shared().cas_u64(at, 0, me) {
         Ok(Ok(())) => Some(Held { nvm, at, me, relieved: false }),
         Ok(Err(owner)) if relieve && is_gone(owner, me) => {
-            let took = nvm.share_if(at, owner, me).ok()?.is_ok();
+            let took = nvm.shared().cas_u64(at, owner, me).ok()?.is_ok();
             took.then_some(Held { nvm, at, me, relieved: true })
         }
         _ => None,
@@ -104,7 +104,7 @@ mod tests {
     fn whoever_is_gone_is_relieved() {
         let nvm = Nvm::volatile(4096).unwrap();
         // What ran in this process before exec.
-        nvm.share_u64(0, me(1)).unwrap();
+        nvm.shared().store_u64(0, me(1)).unwrap();
         assert!(lock(&nvm, 0, me(2)).unwrap().relieved);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let theirs = u64::from(child.id()) << 32 | 1;
@@ -113,10 +113,10 @@ mod tests {
             std::thread::sleep(NAP);
         }
         child.wait().unwrap();
-        nvm.share_u64(0, theirs).unwrap();
+        nvm.shared().store_u64(0, theirs).unwrap();
         assert!(try_lock(&nvm, 0, me(2)).unwrap().relieved);
         // A process that lives keeps it.
-        nvm.share_u64(0, 1 << 32 | 1).unwrap();
+        nvm.shared().store_u64(0, 1 << 32 | 1).unwrap();
         assert!(try_lock(&nvm, 0, me(2)).is_none());
     }
 }

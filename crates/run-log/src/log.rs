@@ -100,7 +100,7 @@ impl Log {
         let nvm = if nvm.is_read_only() { nvm } else { nvm.with_domain(pool.domain)? };
         match places.read(&nvm)? {
             Some(header) if !header.resetting => {
-                if nvm.shared_u64(places.files + shared::STOPPED)? != 0 {
+                if nvm.shared().load_u64(places.files + shared::STOPPED)? != 0 {
                     return Err(RunLogError::Failed { pool: nvm.name().into() });
                 }
                 Ok(Self::new(Arc::new(nvm), places, header))
@@ -177,12 +177,12 @@ impl Log {
 
     /// A token that no other program of this epoch has.
     pub(crate) fn token(&self) -> Result<u64> {
-        Ok(self.nvm.share_add(self.shared(shared::TOKEN), 1)? & u64::from(u32::MAX))
+        Ok(self.nvm.shared().fetch_add(self.shared(shared::TOKEN), 1)? & u64::from(u32::MAX))
     }
 
     /// Counts one more in a shared word.
     pub(crate) fn count(&self, word: u64) -> Result<()> {
-        Ok(self.nvm.share_add(self.shared(word), 1).map(drop)?)
+        Ok(self.nvm.shared().fetch_add(self.shared(word), 1).map(drop)?)
     }
 
     /// Makes a batch durable. If that fails the pool has failed: the kernel tells those who have it open, and not who
@@ -196,16 +196,16 @@ impl Log {
 
     /// The pool has failed: nobody joins it until its data is home.
     pub(crate) fn stop(&self) -> Result<()> {
-        Ok(self.nvm.share_u64(self.shared(shared::STOPPED), 1)?)
+        Ok(self.nvm.shared().store_u64(self.shared(shared::STOPPED), 1)?)
     }
 
     /// Nothing is left in the pool.
     pub(crate) fn go_on(&self) -> Result<()> {
-        Ok(self.nvm.share_u64(self.shared(shared::STOPPED), 0)?)
+        Ok(self.nvm.shared().store_u64(self.shared(shared::STOPPED), 0)?)
     }
 
     /// The next sequence number.
     pub(crate) fn sequence(&self) -> Result<u64> {
-        Ok(self.nvm.share_add(self.shared(shared::SEQUENCE), 1)?)
+        Ok(self.nvm.shared().fetch_add(self.shared(shared::SEQUENCE), 1)?)
     }
 }

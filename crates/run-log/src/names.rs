@@ -131,7 +131,7 @@ impl Client {
     /// afterwards came to a directory that may be trusted by then, and is [`Client::unseen`].
     pub fn named(&self) -> u64 {
         // If the memory fails nothing is trusted anyway.
-        self.log.nvm.shared_u64(self.log.shared(shared::NAMES)).unwrap_or_default()
+        self.log.nvm.shared().load_u64(self.log.shared(shared::NAMES)).unwrap_or_default()
     }
 
     /// Changes names in the directory in a slot, as the kernel does it, and logs that; of a move the directory that is

@@ -64,11 +64,11 @@ impl<'l> Slot<'l> {
     }
 
     pub(crate) fn load(&self, word: u64) -> Result<u64> {
-        Ok(self.log.nvm.shared_u64(self.at + word)?)
+        Ok(self.log.nvm.shared().load_u64(self.at + word)?)
     }
 
     pub(crate) fn set(&self, word: u64, value: u64) -> Result<()> {
-        Ok(self.log.nvm.share_u64(self.at + word, value)?)
+        Ok(self.log.nvm.shared().store_u64(self.at + word, value)?)
     }
 
     fn change<T>(&self, mut change: impl FnMut(u64) -> (Option<u64>, T)) -> Result<T> {
@@ -76,7 +76,7 @@ impl<'l> Slot<'l> {
         loop {
             let (new, answer) = change(seen);
             let Some(new) = new else { return Ok(answer) };
-            match self.log.nvm.share_if(self.at + slot::STATE, seen, new)? {
+            match self.log.nvm.shared().cas_u64(self.at + slot::STATE, seen, new)? {
                 Ok(()) => return Ok(answer),
                 Err(now) => seen = now,
             }

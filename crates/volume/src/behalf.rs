@@ -45,8 +45,8 @@ pub(crate) fn work_for_thread<T>(thread: u32, user_of: fn(u32) -> Option<Caller>
 
 /// Whether somebody may take reserved blocks.
 pub(crate) fn need(sb: &Superblock, caller: Caller) -> Need {
-    let reserved_group = sb.def_resgid() != 0 && caller.gid == sb.def_resgid();
-    let privileged = caller.uid == 0 || caller.uid == sb.def_resuid() || reserved_group;
+    let (user, group) = (u32::from(sb.raw().s_def_resuid.get()), u32::from(sb.raw().s_def_resgid.get()));
+    let privileged = caller.uid == 0 || caller.uid == user || (group != 0 && caller.gid == group);
     if privileged { Need::Privileged } else { Need::Ordinary }
 }
 

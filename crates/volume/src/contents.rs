@@ -7,8 +7,7 @@
 
 use crate::Result;
 use ondol_block::BlockStore;
-use ondol_format::Superblock;
-use ondol_format::superblock::MAGIC;
+use ondol_format::superblock::{MAGIC, usual_backups};
 
 /// Bytes at the beginning and at the end.
 const EDGE: u64 = 16 << 20;
@@ -165,7 +164,7 @@ fn first_byte(store: &dyn BlockStore) -> Result<Option<u64>> {
 }
 
 fn has_copy(store: &dyn BlockStore) -> Result<bool> {
-    for (_, at) in Superblock::usual_backups() {
+    for (_, at) in usual_backups() {
         if has(store, Start(at + 56), &MAGIC.to_le_bytes())? {
             return Ok(true);
         }

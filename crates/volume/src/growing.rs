@@ -164,8 +164,8 @@ impl Live {
         if let Some(g) = self.bitmaps.iter().position(|&bitmap| bitmap == block) {
             return kind::block_bitmap(g as u32);
         }
-        match (0..sb.desc_blocks()).find(|&index| sb.gdt_block(index) == block) {
-            Some(index) => kind::group_descs(index * sb.desc_per_block()),
+        match (0..sb.gdt().blocks()).find(|&index| sb.gdt().block(index) == block) {
+            Some(index) => kind::group_descs(index * sb.gdt().desc_per_block()),
             // Blocks of pointers, and copies, in which nothing is checked.
             None => kind::INDIRECT,
         }

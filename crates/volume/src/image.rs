@@ -136,8 +136,8 @@ impl Image {
         let mut descs = Vec::new();
         let mut block = vec![0; sb.block_size() as usize];
         for g in 0..sb.groups() {
-            let (at, offset) = sb.gdt_location(g);
-            if g % sb.desc_per_block() == 0 {
+            let (at, offset) = sb.gdt().location(g);
+            if g % sb.gdt().desc_per_block() == 0 {
                 self.store.read(at * u64::from(sb.block_size()), &mut block)?;
             }
             let desc = self.judge_descriptor(g, &block, offset);
@@ -151,7 +151,7 @@ impl Image {
     }
 
     fn judge_descriptor(&self, g: u32, block: &[u8], offset: usize) -> std::result::Result<GroupDesc, FormatError> {
-        let desc = block.get(offset..offset + usize::from(self.sb.desc_size())).unwrap_or_default();
+        let desc = block.get(offset..offset + usize::from(self.sb.gdt().desc_size())).unwrap_or_default();
         let parsed = DescCsum::of(&self.sb).verify(g, desc).and_then(|()| GroupDesc::parse(desc));
         parsed.and_then(|desc| desc.check(&self.sb, g).map(|()| desc))
     }
@@ -165,7 +165,7 @@ impl Image {
     /// The descriptor of group `g` as the copy in group `copy` has it. Where things lie never changes; which inodes and
     /// blocks are in use the copy does not know.
     fn copied_descriptor(&self, g: u32, copy: u32) -> Result<GroupDesc> {
-        let (at, offset) = self.sb.gdt_copy_location(g, copy);
+        let (at, offset) = self.sb.gdt().copy_location(g, copy);
         let mut block = vec![0; self.sb.block_size() as usize];
         self.store.read(at * u64::from(self.sb.block_size()), &mut block)?;
         let desc = self.judge_descriptor(g, &block, offset).map_err(|e| corrupt(at, &e))?;
@@ -195,7 +195,7 @@ fn read_superblock(store: &dyn BlockStore) -> Result<Superblock> {
 
 /// Block size and byte offset of a copy of the superblock that can be believed.
 fn find_copy(store: &dyn BlockStore) -> Option<(u32, u64)> {
-    Superblock::usual_backups().find(|&(size, at)| {
+    superblock::usual_backups().find(|&(size, at)| {
         read_superblock_at(store, at).is_ok_and(|found| {
             let Ok(sb) = found else { return false };
             let group = sb.group_of_block(at / u64::from(size));

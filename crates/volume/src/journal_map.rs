@@ -94,7 +94,7 @@ impl Image {
 
     fn journal_inode(&self, ino: Ino) -> Result<Inode> {
         let sb = self.superblock();
-        match (self.own_journal_inode(ino), sb.jnl_blocks()) {
+        match (self.own_journal_inode(ino), sb.raw().jnl_blocks()) {
             (Ok(inode), _) => Ok(inode),
             (Err(_), Some(copy)) => {
                 let mut inode = Inode::new(0, &sb.inode_format());
@@ -113,8 +113,8 @@ impl Image {
     pub(crate) fn place_of_inode(&self, ino: Ino) -> Result<(u64, usize)> {
         let sb = self.superblock();
         let (g, index) = sb.group_of_inode(ino).ok_or(Error::NotFound)?;
-        let (at, offset) = sb.gdt_location(g);
-        let mut desc = vec![0; usize::from(sb.desc_size())];
+        let (at, offset) = sb.gdt().location(g);
+        let mut desc = vec![0; usize::from(sb.gdt().desc_size())];
         self.store().read(at * u64::from(sb.block_size()) + offset as u64, &mut desc)?;
         let desc = GroupDesc::parse(&desc).and_then(|d| d.check(sb, g).map(|()| d)).map_err(|e| corrupt(at, &e))?;
         Ok(sb.inode_location(desc.inode_table, index))
@@ -136,7 +136,7 @@ impl Image {
     /// added may say nothing.
     fn keep_off_metadata(&self, runs: &[(u64, u64)]) -> Result<()> {
         let sb = self.superblock();
-        let size = usize::from(sb.desc_size());
+        let size = usize::from(sb.gdt().desc_size());
         let mut sorted = runs.to_vec();
         sorted.sort_unstable();
         let meet = |(a, n): (u64, u64), (b, m): (u64, u64)| a < b.saturating_add(m) && b < a.saturating_add(n);
@@ -145,8 +145,8 @@ impl Image {
         }
         let mut block = vec![0; sb.block_size() as usize];
         for g in 0..sb.groups() {
-            let (at, offset) = sb.gdt_location(g);
-            if g % sb.desc_per_block() == 0 {
+            let (at, offset) = sb.gdt().location(g);
+            if g % sb.gdt().desc_per_block() == 0 {
                 self.store().read(at * u64::from(sb.block_size()), &mut block)?;
             }
             let bytes = block.get(offset..offset + size).unwrap_or_default();
@@ -179,12 +179,10 @@ impl Image {
     /// Whether a descriptor may be what its block was before descriptors lay there, because power failed when the
     /// superblock of a volume that grows was home and it was not. Only the last block of them can be new.
     fn may_not_be_home(&self, g: u32, desc: &[u8]) -> bool {
-        let is_last = g / self.sb.desc_per_block() + 1 == self.sb.desc_blocks();
+        let per_block = self.sb.gdt().desc_per_block();
+        let is_last = g / per_block + 1 == self.sb.gdt().blocks();
         let csum = DescCsum::of(&self.sb);
-        self.needs_recovery()
-            && is_last
-            && g >= self.sb.desc_per_block()
-            && (csum == DescCsum::None || csum.verify(g, desc).is_err())
+        self.needs_recovery() && is_last && g >= per_block && (csum == DescCsum::None || csum.verify(g, desc).is_err())
     }
 }
 

@@ -10,7 +10,9 @@ use crate::{Error, Image, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Progress};
-use ondol_format::mmp::{MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, RawMmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX, SIZE, next_seq};
+use ondol_format::mmp::{
+    MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, RawMmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX, SIZE, UPDATE_INTERVAL, next_seq,
+};
 use ondol_format::{Incompat, Superblock};
 use std::time::Duration;
 
@@ -107,7 +109,7 @@ impl Mmp {
     pub fn keep(&self) -> Result<Progress> {
         let mut state = self.state.lock();
         let age = self.env.monotonic_ns().saturating_sub(state.updated) / SECOND;
-        if state.released || age < u64::from(self.sb.mmp_interval()) {
+        if state.released || age < u64::from(self.interval()) {
             return Ok(Progress::Idle);
         }
         // Others may have thought that nobody is here, or have come at the same time.
@@ -116,10 +118,18 @@ impl Mmp {
         Ok(Progress::Worked)
     }
 
+    /// Seconds between updates.
+    fn interval(&self) -> u16 {
+        match self.sb.raw().s_mmp_interval.get() {
+            0 => UPDATE_INTERVAL,
+            seconds => seconds.min(MAX_CHECK_INTERVAL),
+        }
+    }
+
     /// Says that the volume is in use, so many seconds after it was said last.
     fn update(&self, state: &mut State, age: u64) -> Result<()> {
         let late = (2 * age).clamp(u64::from(MIN_CHECK_INTERVAL), u64::from(MAX_CHECK_INTERVAL)) as u16;
-        let usual = self.sb.mmp_interval().saturating_mul(2);
+        let usual = self.interval().saturating_mul(2);
         state.mmp.mmp_check_interval.set(late.max(usual).min(MAX_CHECK_INTERVAL));
         let next = next_seq(state.mmp.mmp_seq.get());
         state.mmp.mmp_seq.set(next);

@@ -76,8 +76,8 @@ impl Shared {
 
     /// The block with the descriptor of group `g`, and where in it that lies.
     pub(crate) fn descriptor(&self, g: u32) -> (u64, Kind, usize) {
-        let (block, offset) = self.sb.gdt_location(g);
-        (block, crate::kind::group_descs(g - g % self.sb.desc_per_block()), offset)
+        let (block, offset) = self.sb.gdt().location(g);
+        (block, crate::kind::group_descs(g - g % self.sb.gdt().desc_per_block()), offset)
     }
 
     fn verify_inodes(&self, first_ino: Ino, bytes: &[u8]) {
@@ -111,7 +111,7 @@ impl Shared {
     fn check_bitmap(&self, bytes: &[u8], bits: u32, stored: u32) -> Result<(), String> {
         let Some(seed) = self.sb.csum_seed() else { return Ok(()) };
         let computed = bitmap::checksum(seed, bytes, bits);
-        if GroupDesc::bitmap_csum_matches(stored, computed, self.sb.desc_size()) {
+        if GroupDesc::bitmap_csum_matches(stored, computed, self.sb.gdt().desc_size()) {
             return Ok(());
         }
         Err(format!("checksum {stored:#010x}, computed {computed:#010x}"))
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     fn seal_descriptors(&self, first: u32, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches) {
-        let size = usize::from(self.sb.desc_size());
+        let size = usize::from(self.sb.gdt().desc_size());
         for (i, desc) in image.chunks_exact(size).enumerate() {
             let at = i * size;
             let g = first + i as u32;
@@ -314,7 +314,7 @@ impl Client for Shared {
         }
         let (block, kind, offset) = self.descriptor(kind.owner);
         let offset = offset as u32;
-        Some(Derived { block, kind, bytes: offset..offset + u32::from(self.sb.desc_size()) })
+        Some(Derived { block, kind, bytes: offset..offset + u32::from(self.sb.gdt().desc_size()) })
     }
 
     fn may_tear(&self, kind: Kind) -> bool {

@@ -376,7 +376,7 @@ impl Volume {
     pub fn statfs(&self) -> StatFs {
         let (sb, groups) = (&self.shared.sb, &self.shared.groups);
         let free = groups.visible_free();
-        let uuid = sb.uuid();
+        let uuid = sb.raw().s_uuid;
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         let overhead = self.overhead.load(Relaxed);
         StatFs {

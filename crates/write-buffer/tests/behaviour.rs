@@ -189,7 +189,7 @@ fn lost_lines_are_told_and_healed_by_new_bytes() {
     let file = rig.file(0);
     file.write_at(0, &[6; 512]).unwrap();
     let data = rig.pool.area(ondol_medium::AreaKind::BUFFER_DATA).unwrap();
-    (data.start..data.start + data.len).step_by(64).for_each(|line| rig.pool.nvm().poison(line));
+    (data.start..data.start + data.len).step_by(64).for_each(|line| rig.pool.nvm().poison().add_line(line));
     let mut found = [0; 10];
     let error = file.read_at(100, &mut found).unwrap_err();
     assert!(matches!(error, BufferError::Nvm(NvmError::Poisoned { .. })), "{error}");

@@ -125,7 +125,7 @@ fn lost_lines_are_named() {
     for area in areas(&bytes) {
         for line in (area.start..area.start + area.len).step_by(64) {
             let pool = Pool::open(Nvm::from_bytes(&bytes).unwrap()).unwrap();
-            pool.nvm().poison(line);
+            pool.nvm().poison().add_line(line);
             let home = MemoryHome::new();
             match recover(&pool, &home, OnDamage::Refuse) {
                 Ok(_) => assert!(home.all().iter().all(|(name, b)| b.len() <= files[name].len())),

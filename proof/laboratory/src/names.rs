@@ -73,9 +73,9 @@ impl Names {
         let copy = if g == 0 { String::new() } else { format!(", copy in group {g}") };
         self.by_place.extend(meta.superblock.map(|block| (block, format!("superblock{copy}"))));
         self.by_place.extend(meta.descriptors.map(|block| (block, format!("group descriptors{copy}"))));
-        let (block, offset) = sb.gdt_location(g);
+        let (block, offset) = sb.gdt().location(g);
         let at = block * self.block_size + offset as u64;
-        let mut bytes = vec![0; usize::from(sb.desc_size())];
+        let mut bytes = vec![0; usize::from(sb.gdt().desc_size())];
         base.read(at as usize, &mut bytes);
         // A crash may have left anything there.
         let Some(desc) = GroupDesc::parse(&bytes).ok().filter(|desc| desc.check(sb, g).is_ok()) else { return };

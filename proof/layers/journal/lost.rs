@@ -67,7 +67,7 @@ pub(crate) fn a_lost_page_that_was_replaced_stops_no_checkpoint(rig: &dyn Rig) {
         assert_eq!(byte_at(&*b.store, DATA), OLD, "the newer one is left to the next checkpoint");
 
         let (b, page) = replaced(rig, len, is_committed);
-        b.nvm.as_ref().unwrap().poison(page + 128);
+        b.nvm.as_ref().unwrap().poison().add_line(page + 128);
         let what = format!("{len} bytes, committed: {is_committed}");
         assert!(b.engine.checkpoint().expect(&what));
         b.fill(HOME + 2, 2);
@@ -89,7 +89,7 @@ pub(crate) fn a_lost_page_that_was_replaced_stops_no_recovery(rig: &dyn Rig) {
         media.insert(0, medium(home, Kind::Block));
     }
     drop(b.domain.take());
-    b.nvm.as_ref().unwrap().poison(page + 128);
+    b.nvm.as_ref().unwrap().poison().add_line(page + 128);
     assert!(b.engine.checkpoint().unwrap());
     let events = b.domain.take();
     let sampling = Sampling::default().at_most(8).spread(&media, &events, |_| false, 60);

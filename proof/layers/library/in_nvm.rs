@@ -236,7 +236,7 @@ fn a_lost_line_is_an_error_of_its_file_alone() {
     let pages = bytes.chunks(4096).zip((0..).step_by(4096));
     let at = pages.filter(|(page, _)| page.iter().all(|byte| *byte == 0xC4)).map(|(_, at)| at);
     // Journal and home have it; of both a line is lost.
-    at.for_each(|at| nvm.poison(at + 128));
+    at.for_each(|at| nvm.poison().add_line(at + 128));
     let volume = Volume::open_stepped(&media, &Options::default(), image::clock(1)).unwrap();
     assert_eq!(volume.read("/lost").unwrap_err().errno(), EIO);
     assert_eq!(volume.read("/kept").unwrap(), vec![0xC5; 4096]);

@@ -136,7 +136,7 @@ fn lost_lines_are_named() {
     let mut answers = Answers::default();
     for at in area(&bytes).step_by(64) {
         let nvm = Nvm::from_bytes(&bytes).unwrap();
-        nvm.poison(at as u64);
+        nvm.poison().add_line(at as u64);
         answers.judge(&Pool::open(nvm).unwrap(), &format!("line {at}"));
     }
     assert!(answers.other.is_empty(), "{:?}", answers.other);

@@ -196,7 +196,7 @@ fn a_lost_line_costs_its_page_alone() {
     table.write(0, &[page(1), page(2), page(3)].concat()).unwrap();
     table.flush().unwrap();
     let at = pool.area(AreaKind::PAGE_DATA).unwrap().start + u64::from(table.page(1).unwrap().unwrap()) * 4096;
-    pool.nvm().poison(at + 640);
+    pool.nvm().poison().add_line(at + 640);
     let mut buf = vec![0; PAGE];
     let e = table.read(4096, &mut buf).unwrap_err();
     assert!(e.to_string().contains("lost") || e.to_string().contains(&(at + 640).to_string()), "{e}");
@@ -219,7 +219,7 @@ fn lost_lines_of_map_and_log_are_named() {
     let (bytes, _) = scene();
     let poisoned = |at: usize| {
         let nvm = Nvm::from_bytes(&bytes).unwrap();
-        nvm.poison(at as u64);
+        nvm.poison().add_line(at as u64);
         PageTable::attach(&Pool::open(nvm).unwrap()).map(drop).unwrap_err()
     };
     let log = area(&bytes, AreaKind::PAGE_LOG).start;
@@ -229,7 +229,7 @@ fn lost_lines_of_map_and_log_are_named() {
     }
     let closed = pool();
     let map = closed.area(AreaKind::PAGE_MAP).unwrap().start;
-    closed.nvm().poison(map);
+    closed.nvm().poison().add_line(map);
     let e = PageTable::attach(&closed).map(drop).unwrap_err();
     assert!(matches!(e, TableError::Map { first: MapFault::Lost { block: 0, .. }, count: BLOCKS, .. }), "{e}");
 }

@@ -140,7 +140,7 @@ fn a_lost_page_is_not_lent_and_its_neighbours_are() {
     let (pool, table) = table();
     table.write(0, &[page(1), page(2), page(3)].concat()).unwrap();
     let first = pinned(&table, 0, 1, true).unwrap().place();
-    pool.nvm().poison(first + P + 64);
+    pool.nvm().poison().add_line(first + P + 64);
     assert!(matches!((table.pin(0, 3 * P, true), table.pin(P, P, true)), (Ok(None), Ok(None))));
     let map = lender(&table).map(&[MapPart::Place(first, 2 * P)]).unwrap();
     assert!(map.is_none(), "whoever copies instead may not want what is lost");

@@ -104,7 +104,7 @@ pub fn nvm(layer: &Layer) -> Result<Nvm, NvmError> {
     let frozen = layer.of_base(|base| Frozen::new(base).ok());
     let Some(frozen) = frozen.as_deref().and_then(Option::as_ref) else { return Nvm::from_bytes(&layer.to_bytes()) };
     let nvm = Nvm::thawed(frozen)?;
-    layer.changed().try_for_each(|(at, bytes)| nvm.share(at as u64, bytes))?;
+    layer.changed().try_for_each(|(at, bytes)| nvm.shared().store(at as u64, bytes))?;
     Ok(nvm)
 }
 

@@ -219,7 +219,7 @@ impl Setup {
 /// The image cannot be recovered.
 pub fn recover(store: &Arc<dyn BlockStore>) -> LogMap {
     let image = Image::open(store.clone()).expect("an image");
-    let volume = jbd2::Volume { blocks: image.superblock().blocks_count(), made: image.superblock().mkfs_time() };
+    let volume = jbd2::Volume { blocks: image.superblock().blocks_count(), made: image.superblock().raw().mkfs_time() };
     let map = LogMap::new(image.superblock().block_size(), image.journal_map().expect("a journal"));
     let of_units = jbd2::info(&**store, &map).expect("a journal's superblock").compressed;
     if of_units { compressed::recover(&**store, &map, volume.blocks) } else { jbd2::recover(&**store, &map, volume) }

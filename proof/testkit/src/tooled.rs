@@ -439,7 +439,7 @@ impl Tooled {
         self.run(from, &Place::on(&stores), &mut |_| ()).map_err(|e| format!("again: {e}"))?;
         let (last, left) = (self.stages.len() - 1, stores.layers());
         // Of what was going home, parts are there: e2fsck mends that.
-        if self.discards() && superblock(&left)?.state() & STATE_ERROR != 0 {
+        if self.discards() && superblock(&left)?.raw().s_state.get() & STATE_ERROR != 0 {
             return Ok(left);
         }
         let mut found =
@@ -486,7 +486,7 @@ fn look(disks: &[Layer]) -> Result<Result<Found, String>, String> {
     }
     let media = place.media().map_err(text)?;
     let sb = superblock(&stores.layers())?;
-    let (has_errors, blocks) = (sb.state() & STATE_ERROR != 0, sb.blocks_count());
+    let (has_errors, blocks) = (sb.raw().s_state.get() & STATE_ERROR != 0, sb.blocks_count());
     let checked = check_media(&media).map_err(text)?;
     if !has_errors && !checked.is_clean() {
         return Err(format!("our check finds {:?}", checked.problems));

@@ -48,10 +48,10 @@ fn takes_its_place(work: &dyn Fn(&Disk) -> ondol::Result<()>) {
         let (failed, left) = cut_short(&old, writes, work);
         match Image::open(left.clone()) {
             Ok(image) if failed => {
-                assert_eq!(image.superblock().uuid(), &OLD, "{writes} writes");
+                assert_eq!(image.superblock().raw().s_uuid, OLD, "{writes} writes");
                 assert_eq!(left.inner().to_bytes(), old, "{writes} writes: the old volume has changed");
             }
-            Ok(image) => return assert_eq!(image.superblock().uuid(), &NEW),
+            Ok(image) => return assert_eq!(image.superblock().raw().s_uuid, NEW),
             Err(e) => assert!(failed, "{writes} writes: {e}"),
         }
     }
@@ -97,7 +97,7 @@ fn a_loss_is_not_forgotten() {
             };
             let lost = !opened.exists("/d").expect("an answer");
             opened.close().expect("closed");
-            let state = Image::open(left).expect("an image").superblock().state();
+            let state = Image::open(left).expect("an image").superblock().raw().s_state.get();
             assert!(
                 lost && state & STATE_ERROR != 0,
                 "byte {damaged_at}, {writes} writes: nothing says that it has errors"

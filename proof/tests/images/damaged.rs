@@ -77,9 +77,9 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 fn inode_at(bytes: &[u8], ino: u32) -> usize {
     let sb = superblock(bytes);
     let (g, index) = sb.group_of_inode(ino).unwrap();
-    let (block, offset) = sb.gdt_location(g);
+    let (block, offset) = sb.gdt().location(g);
     let at = block as usize * BLOCK + offset;
-    let desc = GroupDesc::parse(&bytes[at..at + usize::from(sb.desc_size())]).unwrap();
+    let desc = GroupDesc::parse(&bytes[at..at + usize::from(sb.gdt().desc_size())]).unwrap();
     let (block, offset) = sb.inode_location(desc.inode_table, index);
     block as usize * BLOCK + offset
 }
@@ -96,17 +96,17 @@ fn first_block(bytes: &[u8], ino: u32) -> usize {
 fn orphan(bytes: &[u8]) -> Option<u32> {
     let sb = superblock(bytes);
     let in_file = sb.orphan_file_inum().map_or(0, |ino| word(bytes, first_block(bytes, ino)));
-    [sb.last_orphan(), in_file].into_iter().find(|&ino| ino != 0)
+    [sb.raw().s_last_orphan.get(), in_file].into_iter().find(|&ino| ino != 0)
 }
 
 /// The bytes of every structure that opening reads, or that somebody might think it reads.
 fn structures(bytes: &[u8]) -> Vec<(&'static str, usize)> {
     let sb = superblock(bytes);
     let desc = |g| {
-        let (block, offset) = sb.gdt_location(g);
+        let (block, offset) = sb.gdt().location(g);
         block as usize * BLOCK + offset
     };
-    let parsed = GroupDesc::parse(&bytes[desc(0)..desc(0) + usize::from(sb.desc_size())]).unwrap();
+    let parsed = GroupDesc::parse(&bytes[desc(0)..desc(0) + usize::from(sb.gdt().desc_size())]).unwrap();
     let (_, backup) = sb.backups().next().unwrap();
     let journal = Image::open(store(bytes)).unwrap().journal_map().unwrap()[0].0 as usize * BLOCK;
     let mut all = vec![

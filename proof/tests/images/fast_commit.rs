@@ -336,7 +336,7 @@ fn fast_commits_are_not_lost_by_force() {
     let image = Image::open(Arc::new(RamStore::from_bytes(bytes.clone()))).expect("an image");
     // The checksum of a group's descriptor, in a block that the log does not bring.
     let damaged = |group| {
-        let (block, offset) = image.superblock().gdt_location(group);
+        let (block, offset) = image.superblock().gdt().location(group);
         let mut bytes = bytes.clone();
         bytes[block as usize * 1024 + offset + 0x1e] ^= 0x10;
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.clone()));

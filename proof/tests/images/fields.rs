@@ -107,9 +107,9 @@ fn no_number_of_a_group_descriptor_is_too_much() {
     for spec in specs() {
         let (store, sb) = filled(&spec);
         for g in [0, sb.groups() - 1] {
-            let (block, offset) = sb.gdt_location(g);
+            let (block, offset) = sb.gdt().location(g);
             let offset = block * u64::from(sb.block_size()) + offset as u64;
-            let mut bytes = vec![0; sb.desc_size().into()];
+            let mut bytes = vec![0; sb.gdt().desc_size().into()];
             store.read(offset, &mut bytes).expect("read");
             each_word(&store, offset, &bytes, u64::to_le_bytes, |bytes| DescCsum::of(&sb).seal(g, bytes));
         }

@@ -85,10 +85,10 @@ fn others_take_it(bytes: &[u8], size: u64, what: &str) {
 fn must_know_its_journal(bytes: &[u8], what: &str) {
     let store = Arc::new(RamStore::from_bytes(bytes.to_vec()));
     let image = Image::open(store.clone()).expect("an image");
-    let known = image.superblock().jnl_blocks();
+    let known = image.superblock().raw().jnl_blocks();
     for (group, block) in image.superblock().backups() {
         let copy = Image::open_copy(store.clone(), block * u64::from(image.superblock().block_size()));
-        assert_eq!(copy.expect("a copy").superblock().jnl_blocks(), known, "{what}: the copy in group {group}");
+        assert_eq!(copy.expect("a copy").superblock().raw().jnl_blocks(), known, "{what}: the copy in group {group}");
     }
     // Without the inode, they lead to the same blocks.
     let dir = scratch_dir().expect("scratch");

@@ -289,9 +289,9 @@ fn tables_over_the_new_end_are_cut_off() {
     let (bytes, sb) = (store.to_bytes(), Image::open(store.clone()).expect("an image").superblock().clone());
     let (table, behind, end) = (u64::from(sb.inode_table_blocks()), sb.group_first_block(4), 32_500);
     let lies_over = |g: u32| {
-        let (block, offset) = sb.gdt_location(g);
+        let (block, offset) = sb.gdt().location(g);
         let at = block as usize * 1024 + offset;
-        let desc = GroupDesc::parse(&bytes[at..at + usize::from(sb.desc_size())]).expect("a descriptor");
+        let desc = GroupDesc::parse(&bytes[at..at + usize::from(sb.gdt().desc_size())]).expect("a descriptor");
         desc.inode_table < end && desc.inode_table + table > behind
     };
     assert!((4..sb.groups()).any(lies_over), "no table lies so");

@@ -102,7 +102,7 @@ fn the_error_of_a_given_up_journal_moves_to_the_superblock() {
     let mut bytes = Spec::new(16 << 20, 1024).make().unwrap();
     let sb = Superblock::parse(bytes[1024..2048].try_into().unwrap(), bytes.len() as u64).unwrap();
     let image = ondol_volume::Image::open(Arc::new(RamStore::from_bytes(bytes.clone()))).unwrap();
-    assert_eq!(sb.error_count(), 0);
+    assert_eq!(sb.raw().s_error_count.get(), 0);
     let at = image.journal_map().unwrap()[0].0 as usize * 1024;
     bytes[at + 0x20..at + 0x24].copy_from_slice(&(-5i32).to_be_bytes());
     let store = Arc::new(RamStore::from_bytes(bytes));

@@ -133,7 +133,7 @@ impl Maker<'_> {
         let group_size = u64::from(self.sb.blocks_per_group());
         let mut dind = vec![0; self.block_size()];
         for (i, block) in reserved.clone().enumerate() {
-            put_word(&mut dind, (self.sb.desc_blocks() as usize + i) % per_block, block);
+            put_word(&mut dind, (self.sb.gdt().blocks() as usize + i) % per_block, block);
             let mut list = vec![0; self.block_size()];
             for (slot, g) in copies.iter().enumerate() {
                 put_word(&mut list, slot, block + u64::from(*g) * group_size);

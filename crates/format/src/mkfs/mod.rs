@@ -161,7 +161,7 @@ impl Plan {
     /// Puts the checksums of all bitmaps that are written into their descriptors.
     fn sum_up_bitmaps(&mut self) {
         let Some(seed) = self.sb.csum_seed() else { return };
-        let wide = if self.sb.desc_size() >= 64 { !0 } else { 0xffff };
+        let wide = if self.sb.gdt().desc_size() >= 64 { !0 } else { 0xffff };
         for g in 0..self.descs.len() {
             if self.has_block_bitmap(g) {
                 let map = self.block_bitmap(g as u32);
@@ -258,13 +258,13 @@ impl Plan {
 
     /// All descriptors, and their copies.
     fn emit_descriptors<E>(&self, put: &mut impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
-        let per_block = self.sb.desc_per_block();
+        let per_block = self.sb.gdt().desc_per_block();
         let csum = crate::group::DescCsum::of(&self.sb);
         let table = tables::encode(&self.sb, &self.descs, &csum);
         let size = self.sb.block_size() as usize;
         for g in 0..self.sb.groups() {
             let at = self.sb.base_meta(g).descriptors;
-            let first = if self.sb.is_in_meta_bg(g) { (g / per_block) as usize } else { 0 };
+            let first = if self.sb.gdt().is_in_meta_bg(g) { (g / per_block) as usize } else { 0 };
             let bytes = table.get(first * size..).unwrap_or_default();
             let bytes = bytes.get(..(at.end - at.start) as usize * size).unwrap_or_default();
             if !bytes.is_empty() {

@@ -77,8 +77,8 @@ fn own_blocks(sb: &Superblock, g: u32, desc: &GroupDesc, home: &Range<u64>) -> u
 
 /// All descriptors as bytes, whole blocks, with their checksums.
 pub(super) fn encode(sb: &Superblock, descs: &[GroupDesc], csum: &DescCsum) -> Vec<u8> {
-    let size = usize::from(sb.desc_size());
-    let mut bytes = vec![0; sb.desc_blocks() as usize * sb.block_size() as usize];
+    let size = usize::from(sb.gdt().desc_size());
+    let mut bytes = vec![0; sb.gdt().blocks() as usize * sb.block_size() as usize];
     for (g, (desc, slot)) in descs.iter().zip(bytes.chunks_exact_mut(size)).enumerate() {
         // A slot has at least the 32 bytes that writing asks for.
         if desc.write(slot).is_ok() {

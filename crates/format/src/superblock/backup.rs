@@ -73,34 +73,14 @@ impl Superblock {
         }
         Ok(())
     }
+}
 
-    /// Where copies of a lost superblock usually lie: blocks of `size` bytes, and the byte at which one begins.
-    pub fn usual_backups() -> impl Iterator<Item = (u32, u64)> {
-        [4096, 2048, 1024].into_iter().flat_map(|size: u32| {
-            let first = u64::from(size == 1024);
-            [1, 3, 5, 7, 9].map(|g| (size, (u64::from(size) * 8 * g + first) * u64::from(size)))
-        })
-    }
-
-    /// Block and byte offset in it of the copy of the descriptor of group `g` that lies with the superblock's copy in
-    /// group `copy`; with meta_bg, of the one in the second group of its meta group.
-    pub fn gdt_copy_location(&self, g: u32, copy: u32) -> (u64, usize) {
-        let (index, (primary, offset)) = (g / self.desc_per_block(), self.gdt_location(g));
-        if !self.is_in_meta_bg(g) {
-            return (self.group_first_block(copy) + 1 + u64::from(index), offset);
-        }
-        let second = index.saturating_mul(self.desc_per_block()).saturating_add(1);
-        if second >= self.groups() {
-            return (primary, offset);
-        }
-        (self.base_meta(second).descriptors.start, offset)
-    }
-
-    /// Bytes at which the superblock with number `block` may begin, in blocks of every size: the first at which one
-    /// lies has to be found by looking.
-    pub fn copy_offsets(block: u64) -> impl Iterator<Item = (u32, u64)> {
-        [1024u32, 2048, 4096].into_iter().map(move |size| (size, block.saturating_mul(u64::from(size))))
-    }
+/// Where copies of a lost superblock usually lie: blocks of `size` bytes, and the byte at which one begins.
+pub fn usual_backups() -> impl Iterator<Item = (u32, u64)> {
+    [4096, 2048, 1024].into_iter().flat_map(|size: u32| {
+        let first = u64::from(size == 1024);
+        [1, 3, 5, 7, 9].map(|g| (size, (u64::from(size) * 8 * g + first) * u64::from(size)))
+    })
 }
 
 fn lasting(features: Features) -> Features {

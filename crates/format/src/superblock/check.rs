@@ -32,7 +32,7 @@ impl Geometry {
         let first_data_block = raw.s_first_data_block.get();
         let expected = u32::from(block_size == 1024 && ratio == 1);
         ensure(first_data_block == expected, || format!("first data block is {first_data_block}, not {expected}"))?;
-        let blocks_count = check_blocks(raw, features, block_size, image_size)?;
+        let blocks_count = check_blocks(raw, block_size, image_size)?;
         let (blocks_per_group, clusters_per_group) = check_group_size(raw, block_size, ratio)?;
 
         let (inode_size, first_ino) = check_inode_size(raw, block_size)?;
@@ -120,9 +120,8 @@ fn cluster_ratio(raw: &RawSuperblock, features: Features) -> Result<u32> {
     Ok(cluster.checked_sub(block).and_then(|log| 1u32.checked_shl(log)).unwrap_or(1))
 }
 
-fn check_blocks(raw: &RawSuperblock, features: Features, block_size: u32, image_size: u64) -> Result<u64> {
-    let high = if features.is_64bit() { u64::from(raw.s_blocks_count_hi.get()) << 32 } else { 0 };
-    let blocks = u64::from(raw.s_blocks_count_lo.get()) | high;
+fn check_blocks(raw: &RawSuperblock, block_size: u32, image_size: u64) -> Result<u64> {
+    let blocks = raw.wide(raw.s_blocks_count_lo, raw.s_blocks_count_hi);
     ensure(blocks < MAX_BLOCKS, || format!("{blocks} blocks are more than ext4 can have"))?;
     ensure(blocks > u64::from(raw.s_first_data_block.get()).saturating_add(1), || format!("only {blocks} blocks"))?;
     let room = image_size.checked_div(block_size.into()).unwrap_or(0);

@@ -74,7 +74,8 @@ impl Superblock {
 
     /// Number of clusters in group `g`, a last one that is cut off by the end of the volume included.
     pub fn clusters_in_group(&self, g: u32) -> u32 {
-        self.blocks_in_group(g).div_ceil(self.cluster_ratio())
+        let blocks = self.block_range_of_group(g);
+        ((blocks.end - blocks.start) as u32).div_ceil(self.cluster_ratio())
     }
 
     /// Inodes in each group.
@@ -100,21 +101,6 @@ impl Superblock {
     /// First inode that is not reserved.
     pub fn first_ino(&self) -> u32 {
         self.geometry.first_ino
-    }
-
-    /// Bytes of a group descriptor: 32, or 64 and more with 64bit.
-    pub fn desc_size(&self) -> u16 {
-        self.geometry.desc_size
-    }
-
-    /// Group descriptors in a block.
-    pub fn desc_per_block(&self) -> u32 {
-        self.block_size() / u32::from(self.desc_size())
-    }
-
-    /// Blocks of all group descriptors.
-    pub fn desc_blocks(&self) -> u32 {
-        self.groups().div_ceil(self.desc_per_block())
     }
 
     /// First block of group 0.
@@ -145,12 +131,6 @@ impl Superblock {
         start..(start + u64::from(self.blocks_per_group())).min(self.blocks_count()).max(start)
     }
 
-    /// Number of blocks in group `g`.
-    pub fn blocks_in_group(&self, g: u32) -> u32 {
-        let range = self.block_range_of_group(g);
-        (range.end - range.start) as u32
-    }
-
     /// The group of an inode and its index there; None for 0 and past the end.
     pub fn group_of_inode(&self, ino: u32) -> Option<(u32, u32)> {
         let index = ino.checked_sub(1)?;
@@ -175,32 +155,6 @@ impl Superblock {
         has_super(g, self.features(), self.raw().s_backup_bgs.map(|bg| bg.get()))
     }
 
-    /// Whether descriptor block `index` lies in its own meta group instead of behind the superblock.
-    fn in_meta_bg(&self, index: u32) -> bool {
-        self.has_incompat(Incompat::META_BG) && index >= self.raw().s_first_meta_bg.get()
-    }
-
-    /// Whether the descriptors of group `g` lie in its meta group, not behind the superblock.
-    pub fn is_in_meta_bg(&self, g: u32) -> bool {
-        self.in_meta_bg(g / self.desc_per_block())
-    }
-
-    /// Block and byte offset in it of the (primary) descriptor of group `g`.
-    pub fn gdt_location(&self, g: u32) -> (u64, usize) {
-        let index = g / self.desc_per_block();
-        let offset = (g % self.desc_per_block()) as usize * usize::from(self.desc_size());
-        (self.gdt_block(index), offset)
-    }
-
-    /// Primary block number `index` of the group descriptors.
-    pub fn gdt_block(&self, index: u32) -> u64 {
-        if self.in_meta_bg(index) {
-            self.base_meta(index.saturating_mul(self.desc_per_block())).descriptors.start
-        } else {
-            self.superblock_location().0 + 1 + u64::from(index)
-        }
-    }
-
     /// What group `g` holds at its beginning: superblock, descriptors, reserve. With bigalloc and blocks of 1 KiB,
     /// group 0 begins with block 0, and its superblock is in block 1 all the same.
     pub fn base_meta(&self, g: u32) -> BaseMeta {
@@ -214,14 +168,14 @@ impl Superblock {
             at = range.end;
             range
         };
-        let per_block = self.desc_per_block();
-        if self.in_meta_bg(g / per_block) {
+        let per_block = self.gdt().desc_per_block();
+        if self.gdt().is_in_meta_bg(g) {
             let place = g % per_block;
             base.descriptors = take(u32::from(place == 0 || place == 1 || place == per_block - 1));
         } else if has_super && self.has_incompat(Incompat::META_BG) {
             base.descriptors = take(self.raw().s_first_meta_bg.get());
         } else if has_super {
-            base.descriptors = take(self.desc_blocks());
+            base.descriptors = take(self.gdt().blocks());
             base.reserved = take(u32::from(self.raw().s_reserved_gdt_blocks.get()));
         }
         base.all = first..at;

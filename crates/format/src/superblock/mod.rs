@@ -3,12 +3,14 @@
 
 mod backup;
 mod check;
+mod gdt;
 mod geometry;
 mod journal_dev;
 mod noted;
 mod raw;
 
-pub use backup::BackupFault;
+pub use backup::{BackupFault, usual_backups};
+pub use gdt::Gdt;
 pub use geometry::BaseMeta;
 pub(crate) use geometry::has_super;
 pub use journal_dev::JournalDevice;
@@ -191,14 +193,9 @@ impl Superblock {
         DxHash { version, unsigned, seed: self.raw.s_hash_seed.map(|word| word.get()) }
     }
 
-    /// Whether the image says if directory hashes take characters as signed.
-    pub fn has_hash_hint(&self) -> bool {
-        self.raw.s_flags.get() & (FLAG_SIGNED_HASH | FLAG_UNSIGNED_HASH) != 0
-    }
-
     /// Free blocks as the superblock has them, never more than there are: a hint, the descriptors know.
     pub fn free_blocks_count(&self) -> u64 {
-        let free = self.wide(self.raw.s_free_blocks_count_lo.get(), self.raw.s_free_blocks_count_hi.get());
+        let free = self.raw.wide(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi);
         free.min(self.blocks_count())
     }
 
@@ -209,26 +206,7 @@ impl Superblock {
 
     /// Blocks only root and the reserved user and group may use.
     pub fn r_blocks_count(&self) -> u64 {
-        self.wide(self.raw.s_r_blocks_count_lo.get(), self.raw.s_r_blocks_count_hi.get()).min(self.blocks_count())
-    }
-
-    fn wide(&self, low: u32, high: u32) -> u64 {
-        u64::from(low) | if self.features.is_64bit() { u64::from(high) << 32 } else { 0 }
-    }
-
-    /// s_state: STATE_* bits.
-    pub fn state(&self) -> u16 {
-        self.raw.s_state.get()
-    }
-
-    /// s_errors: ERRORS_*.
-    pub fn errors(&self) -> u16 {
-        self.raw.s_errors.get()
-    }
-
-    /// Head of the orphan list, 0 if empty.
-    pub fn last_orphan(&self) -> u32 {
-        self.raw.s_last_orphan.get()
+        self.raw.wide(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi).min(self.blocks_count())
     }
 
     /// Inode of the journal; None without has_journal or with an external one.
@@ -257,98 +235,10 @@ impl Superblock {
         self.has_incompat(Incompat::MMP).then(|| self.raw.s_mmp_block.get())
     }
 
-    /// Seconds between updates of the MMP block.
-    pub fn mmp_interval(&self) -> u16 {
-        match self.raw.s_mmp_interval.get() {
-            0 => crate::mmp::UPDATE_INTERVAL,
-            seconds => seconds.min(crate::mmp::MAX_CHECK_INTERVAL),
-        }
-    }
-
     /// UUID of the journal's device; None without has_journal or with an internal journal.
     pub fn journal_device_uuid(&self) -> Option<&[u8; 16]> {
         let external = self.has_compat(Compat::HAS_JOURNAL) && self.raw.s_journal_inum.get() == 0;
         external.then_some(&self.raw.s_journal_uuid)
-    }
-
-    /// UUID of the volume.
-    pub fn uuid(&self) -> &[u8; 16] {
-        &self.raw.s_uuid
-    }
-
-    /// Label, without its zero padding; not necessarily UTF-8.
-    pub fn volume_name(&self) -> &[u8] {
-        until_nul(&self.raw.s_volume_name)
-    }
-
-    /// Directory of the last mount, without its zero padding.
-    pub fn last_mounted(&self) -> &[u8] {
-        until_nul(&self.raw.s_last_mounted)
-    }
-
-    /// Default mount options written as text (`tune2fs -E mount_opts`).
-    pub fn mount_opts(&self) -> &[u8] {
-        until_nul(&self.raw.s_mount_opts)
-    }
-
-    /// DEFM_* bits.
-    pub fn default_mount_opts(&self) -> u32 {
-        self.raw.s_default_mount_opts.get()
-    }
-
-    /// User who may use reserved blocks.
-    pub fn def_resuid(&self) -> u32 {
-        u32::from(self.raw.s_def_resuid.get())
-    }
-
-    /// Group that may use reserved blocks.
-    pub fn def_resgid(&self) -> u32 {
-        u32::from(self.raw.s_def_resgid.get())
-    }
-
-    /// Last write, seconds.
-    pub fn wtime(&self) -> i64 {
-        join_time(self.raw.s_wtime.get(), self.raw.s_wtime_hi)
-    }
-
-    /// Last mount, seconds.
-    pub fn mtime(&self) -> i64 {
-        join_time(self.raw.s_mtime.get(), self.raw.s_mtime_hi)
-    }
-
-    /// Last check, seconds.
-    pub fn lastcheck(&self) -> i64 {
-        join_time(self.raw.s_lastcheck.get(), self.raw.s_lastcheck_hi)
-    }
-
-    /// Creation, seconds.
-    pub fn mkfs_time(&self) -> i64 {
-        join_time(self.raw.s_mkfs_time.get(), self.raw.s_mkfs_time_hi)
-    }
-
-    /// Longest time between checks, seconds; 0 for no limit.
-    pub fn checkinterval(&self) -> u32 {
-        self.raw.s_checkinterval.get()
-    }
-
-    /// Mounts since the last check.
-    pub fn mnt_count(&self) -> u16 {
-        self.raw.s_mnt_count.get()
-    }
-
-    /// Mounts after which a check is due; zero or negative for never.
-    pub fn max_mnt_count(&self) -> i16 {
-        self.raw.s_max_mnt_count.get() as i16
-    }
-
-    /// Errors seen so far.
-    pub fn error_count(&self) -> u32 {
-        self.raw.s_error_count.get()
-    }
-
-    /// KiB written over the life of the volume.
-    pub fn kbytes_written(&self) -> u64 {
-        self.raw.s_kbytes_written.get()
     }
 
     /// i_extra_isize for new and changed inodes: what the volume wants and what this crate writes, cut to the inode's
@@ -359,17 +249,4 @@ impl Superblock {
         // No inode may have another.
         want - want % 4
     }
-
-    /// Copy of the journal inode's i_block[0..15], i_size_high, i_size; None if the superblock holds none.
-    pub fn jnl_blocks(&self) -> Option<[u32; 17]> {
-        (self.raw.s_jnl_backup_type == JNL_BACKUP_BLOCKS).then(|| self.raw.s_jnl_blocks.map(|word| word.get()))
-    }
-}
-
-fn join_time(low: u32, high: u8) -> i64 {
-    i64::from(low) | i64::from(high) << 32
-}
-
-fn until_nul(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -30,12 +30,16 @@ impl FoundError {
 }
 
 impl RawSuperblock {
+    /// Whether something says how directory hashes take characters.
+    pub fn has_hash_hint(&self) -> bool {
+        self.s_flags.get() & (FLAG_SIGNED_HASH | FLAG_UNSIGNED_HASH) != 0
+    }
+
     /// Writes down how directory hashes take characters (`FLAG_SIGNED_HASH` or `FLAG_UNSIGNED_HASH`), where there are
     /// such hashes and nothing says it yet.
     pub fn note_hash(&mut self, hint: u32) {
-        let flags = self.s_flags.get();
-        if self.features().compat.contains(Compat::DIR_INDEX) && flags & (FLAG_SIGNED_HASH | FLAG_UNSIGNED_HASH) == 0 {
-            self.s_flags.set(flags | hint);
+        if self.features().compat.contains(Compat::DIR_INDEX) && !self.has_hash_hint() {
+            self.s_flags.set(self.s_flags.get() | hint);
         }
     }
 

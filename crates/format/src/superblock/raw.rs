@@ -260,6 +260,11 @@ impl RawSuperblock {
         self.s_feature_ro_compat.set(features.ro_compat.bits());
     }
 
+    /// A count whose upper half only counts with 64bit.
+    pub(super) fn wide(&self, low: U32, high: U32) -> u64 {
+        u64::from(low.get()) | if self.features().is_64bit() { u64::from(high.get()) << 32 } else { 0 }
+    }
+
     /// Sets both halves of the free block count.
     pub fn set_free_blocks_count(&mut self, blocks: u64) {
         (self.s_free_blocks_count_lo, self.s_free_blocks_count_hi) = halves(blocks);
@@ -290,6 +295,11 @@ impl RawSuperblock {
         (self.s_lastcheck, self.s_lastcheck_hi) = split_time(seconds);
     }
 
+    /// Time of creation, seconds.
+    pub fn mkfs_time(&self) -> i64 {
+        i64::from(self.s_mkfs_time.get()) | i64::from(self.s_mkfs_time_hi) << 32
+    }
+
     /// Sets the time of creation, seconds.
     pub fn set_mkfs_time(&mut self, seconds: i64) {
         (self.s_mkfs_time, self.s_mkfs_time_hi) = split_time(seconds);
@@ -303,6 +313,21 @@ impl RawSuperblock {
     /// Sets the time of the latest error, seconds.
     pub fn set_last_error_time(&mut self, seconds: i64) {
         (self.s_last_error_time, self.s_last_error_time_hi) = split_time(seconds);
+    }
+
+    /// Label, without its zero padding; not necessarily UTF-8.
+    pub fn volume_name(&self) -> &[u8] {
+        until_nul(&self.s_volume_name)
+    }
+
+    /// Default mount options written as text (`tune2fs -E mount_opts`).
+    pub fn mount_opts(&self) -> &[u8] {
+        until_nul(&self.s_mount_opts)
+    }
+
+    /// Copy of the journal inode's i_block[0..15], i_size_high, i_size; None if there is none.
+    pub fn jnl_blocks(&self) -> Option<[u32; 17]> {
+        (self.s_jnl_backup_type == super::JNL_BACKUP_BLOCKS).then(|| self.s_jnl_blocks.map(|word| word.get()))
     }
 
     /// Copies what leads to the journal's contents from its inode.
@@ -355,4 +380,8 @@ fn halves(value: u64) -> (U32, U32) {
 fn split_time(seconds: i64) -> (U32, u8) {
     let seconds = seconds.clamp(0, (1 << 40) - 1);
     (U32::new(seconds as u32), (seconds >> 32) as u8)
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -119,16 +119,16 @@ fn use_superblock(sb: &Superblock) {
     for g in [0, 1, groups / 2, groups - 1] {
         let range = sb.block_range_of_group(g);
         assert!(range.start < range.end && range.end <= sb.blocks_count());
-        assert!(sb.gdt_location(g).0 < sb.blocks_count());
+        assert!(sb.gdt().location(g).0 < sb.blocks_count());
         assert_eq!(sb.group_of_block(range.start), Some(g));
         let mut map = vec![0; sb.block_size() as usize];
         layout::init_block_bitmap(sb, g, &GroupDesc { inode_table: u64::MAX, ..GroupDesc::default() }, &mut map);
         let _ = (GroupDesc::default().check(sb, g), sb.base_meta(g));
     }
     let _ = (sb.group_of_block(u64::MAX), sb.group_of_inode(u32::MAX), sb.group_of_inode(0), sb.has_super(u32::MAX));
-    let _ = (sb.gdt_location(u32::MAX), sb.base_meta(u32::MAX), sb.block_range_of_group(u32::MAX));
-    let _ =
-        (sb.dx_hash(), sb.jnl_blocks(), sb.wtime(), sb.r_blocks_count(), sb.want_extra_isize(), sb.groups_per_flex());
+    let _ = (sb.gdt().location(u32::MAX), sb.base_meta(u32::MAX), sb.block_range_of_group(u32::MAX));
+    let _ = (sb.raw().jnl_blocks(), sb.raw().mkfs_time(), sb.raw().volume_name(), sb.raw().mount_opts());
+    let _ = (sb.dx_hash(), sb.r_blocks_count(), sb.want_extra_isize(), sb.groups_per_flex());
     let _ = sb.inode_location(u64::MAX, u32::MAX);
 }
 
@@ -256,7 +256,7 @@ fn flipped_bits_are_noticed() {
         }
     };
     flip(1024..2048, &|bytes| Superblock::parse(bytes.first_chunk().unwrap(), 16 << 20).is_ok());
-    let (block, offset) = sb.gdt_location(1);
+    let (block, offset) = sb.gdt().location(1);
     let at = block as usize * 1024 + offset;
     flip(at..at + 64, &|bytes| DescCsum::of(&sb).verify(1, bytes).is_ok());
     let desc = GroupDesc::parse(&image[2048..2112]).unwrap();

@@ -72,7 +72,7 @@ impl Pool {
     pub fn open(nvm: Nvm) -> Result<Self> {
         let report = inspect(&nvm)?;
         let header = report.header(nvm.name(), nvm.size())?.clone();
-        let nvm = if nvm.domain_is_chosen() { nvm } else { nvm.with_domain(header.domain)? };
+        let nvm = if nvm.domain_is_chosen { nvm } else { nvm.with_domain(header.domain)? };
         let mut pool = Self::of(nvm, header);
         for (offset, copy) in HEADERS.into_iter().zip(report.copies) {
             if copy.as_ref() != Ok(&pool.header) && !pool.nvm.is_read_only() {

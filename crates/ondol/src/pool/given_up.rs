@@ -71,8 +71,8 @@ impl GivenUpImage {
     pub(crate) fn of(pool: &Pool) -> Self {
         let read = || superblock(&PageTable::attach(pool).ok()?);
         read().map_or_else(Self::default, |sb| Self {
-            uuid: Some(uuid_text(sb.uuid())),
-            label: String::from_utf8_lossy(sb.volume_name()).into_owned(),
+            uuid: Some(uuid_text(&sb.raw().s_uuid)),
+            label: String::from_utf8_lossy(sb.raw().volume_name()).into_owned(),
         })
     }
 

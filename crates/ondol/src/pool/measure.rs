@@ -2,7 +2,9 @@
 
 use crate::{Error, Result};
 use ondol_env::{Env, System};
-use ondol_medium::{Access, Domain, Fenced, Nvm, NvmError, NvmModel, NvmOptions, NvmStats, PAGE, PoolError, inspect};
+use ondol_medium::{
+    Access, Domain, Fenced, Instructions, Nvm, NvmError, NvmModel, NvmOptions, NvmStats, PAGE, PoolError, inspect,
+};
 use serde::Serialize;
 use std::path::Path;
 
@@ -121,7 +123,7 @@ pub fn measure(path: impl AsRef<Path>, options: &MeasureOptions) -> Result<PoolC
         medium: nvm.kind().name(),
         domain: nvm.domain().name(),
         survives: nvm.describe(),
-        write_back: nvm.instructions().name(),
+        write_back: Instructions::detect().name(),
         model: options.model.to_string(),
         start,
         len,

@@ -88,7 +88,7 @@ fn a_lost_line_stops_it_and_costs_nothing_else() {
     let block = (20..64).find(moves).unwrap();
     let at = pool.area(ondol_medium::AreaKind::PAGE_DATA).unwrap().start
         + u64::from(table.page(block).unwrap().unwrap()) * P;
-    pool.nvm().poison(at);
+    pool.nvm().poison().add_line(at);
     let e = table.flatten().unwrap_err();
     assert!(matches!(e, TableError::Nvm(_)) && e.to_string().contains("has lost"), "{e}");
     drop(table);

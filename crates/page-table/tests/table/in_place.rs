@@ -73,7 +73,7 @@ fn a_page_that_is_read_in_place_is_not_stored_to() {
 fn a_lost_line_a_block_without_a_page_and_parts_of_blocks_are_written_as_ever() {
     let table = table();
     let data = page_address(&table, table.page(0).unwrap().unwrap());
-    table.nvm().poison(data + 640);
+    table.nvm().poison().add_line(data + 640);
     assert!(table.read(0, &mut [0; PAGE]).is_err());
     let (then, new) = (pages(&table), changed(&page(1), 60));
     let part = [7; 100];

@@ -29,24 +29,24 @@ impl GroupPass<'_, '_> {
             }
         }
         // In its own meta group a copy of the superblock stands alone.
-        for (copy, _) in copies.into_iter().filter(|&(copy, _)| !sb.is_in_meta_bg(copy)) {
-            self.check_descriptor_copies((0..sb.groups()).filter(|&g| !sb.is_in_meta_bg(g)), copy)?;
+        for (copy, _) in copies.into_iter().filter(|&(copy, _)| !sb.gdt().is_in_meta_bg(copy)) {
+            self.check_descriptor_copies((0..sb.groups()).filter(|&g| !sb.gdt().is_in_meta_bg(g)), copy)?;
         }
-        self.check_descriptor_copies((0..sb.groups()).filter(|&g| sb.is_in_meta_bg(g)), 0)
+        self.check_descriptor_copies((0..sb.groups()).filter(|&g| sb.gdt().is_in_meta_bg(g)), 0)
     }
 
     /// Compares where the copies with group `copy` say that bitmaps and tables lie.
     fn check_descriptor_copies(&mut self, groups: impl Iterator<Item = u32>, copy: u32) -> Result<()> {
         let (mut read, mut bytes, mut reported) = (0, Vec::new(), 0);
         for g in groups {
-            let (at, offset) = self.checker.sb.gdt_copy_location(g, copy);
+            let (at, offset) = self.checker.sb.gdt().copy_location(g, copy);
             if read != at || bytes.is_empty() {
                 if !self.checker.on_volume(at, 1) {
                     continue;
                 }
                 (read, bytes) = (at, self.checker.read(at)?);
             }
-            let end = offset + usize::from(self.checker.sb.desc_size());
+            let end = offset + usize::from(self.checker.sb.gdt().desc_size());
             let places = |d: GroupDesc| (d.block_bitmap, d.inode_bitmap, d.inode_table);
             let copied = GroupDesc::parse(bytes.get(offset..end).unwrap_or_default()).ok().map(places);
             let Some(primary) = self.checker.descs.get(g as usize).copied().flatten().map(places) else { continue };

@@ -118,7 +118,7 @@ impl BitmapPass<'_, '_> {
         let map = self.checker.read(block)?;
         if let Some(seed) = self.checker.sb.csum_seed() {
             let computed = bitmap::checksum(seed, &map, covered);
-            if !GroupDesc::bitmap_csum_matches(stored, computed, self.checker.sb.desc_size()) {
+            if !GroupDesc::bitmap_csum_matches(stored, computed, self.checker.sb.gdt().desc_size()) {
                 let text = format!("checksum {stored:#010x}, computed {computed:#010x}");
                 self.checker.problem(structure.clone(), place, text);
             }

@@ -14,11 +14,11 @@ impl GroupPass<'_, '_> {
     pub(super) fn check_groups(&mut self) -> Result<()> {
         let sb = self.checker.sb;
         let csum = DescCsum::of(sb);
-        let size = usize::from(sb.desc_size());
+        let size = usize::from(sb.gdt().desc_size());
         let mut bytes = Vec::new();
         for g in 0..sb.groups() {
-            let (block, offset) = sb.gdt_location(g);
-            if g % sb.desc_per_block() == 0 {
+            let (block, offset) = sb.gdt().location(g);
+            if g % sb.gdt().desc_per_block() == 0 {
                 bytes = self.checker.read(block)?;
                 self.checker.tell(Pass::Groups, g.into(), sb.groups().into());
             }

@@ -43,7 +43,7 @@ impl DirectoryPass<'_, '_> {
         let blocks = self.checker.dirs[at].blocks as usize;
         let mut hash = self.checker.sb.dx_hash_of(info.hash_version);
         // Whoever has made names since Linux writes the hint has written it; names of before are of signed characters.
-        hash.unsigned &= self.checker.sb.has_hash_hint();
+        hash.unsigned &= self.checker.sb.raw().has_hash_hint();
         // Bounded by the blocks that the directory really has, whatever its size says.
         let mapped: usize = self.checker.dirs[at].runs.iter().map(|run| run.len as usize).sum();
         let mut tree = Tree { dir: at, seen: vec![false; blocks.min(mapped)], names: Names::new(), bad: false };

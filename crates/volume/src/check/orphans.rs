@@ -23,7 +23,7 @@ impl OrphanPass<'_, '_> {
     }
 
     fn check_orphan_list(&mut self) -> Result<()> {
-        let mut ino = self.checker.sb.last_orphan();
+        let mut ino = self.checker.sb.raw().s_last_orphan.get();
         let mut before = None;
         while ino != 0 {
             let Some(inode) = self.orphan(ino, before, "orphan list")? else { break };

@@ -128,7 +128,7 @@ impl Checker<'_> {
         };
         let reserved = sb.base_meta(0).reserved;
         let entries = self.block_size() / 4;
-        let spare = sb.desc_blocks() as usize..sb.desc_blocks() as usize + (reserved.end - reserved.start) as usize;
+        let spare = sb.gdt().blocks() as usize..sb.gdt().blocks() as usize + (reserved.end - reserved.start) as usize;
         // Where there are more descriptor blocks than pointers, their index wraps.
         let named: HashSet<usize> = spare.clone().map(|i| i % entries).collect();
         let stray = (0..entries).any(|i| word(&pointers, i) != 0 && !named.contains(&i));

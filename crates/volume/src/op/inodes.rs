@@ -130,9 +130,10 @@ fn zero_inode_table(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     if info.inodes_zeroed() {
         return Ok(());
     }
-    let (gdt, offset) = sb.gdt_location(g);
-    let descs = vol.engine.read(gdt, kind::group_descs(g - g % sb.desc_per_block()))?;
-    let size = usize::from(sb.desc_size());
+    let (gdt, offset) = sb.gdt().location(g);
+    let first = g - g % sb.gdt().desc_per_block();
+    let descs = vol.engine.read(gdt, kind::group_descs(first))?;
+    let size = usize::from(sb.gdt().desc_size());
     let desc = GroupDesc::parse(descs.get(offset..offset + size).unwrap_or_default());
     let desc = desc.map_err(|e| Error::corrupt("group descriptor", gdt, e.to_string()))?;
     let unused = if info.inode_uninit() { sb.inodes_per_group() } else { desc.itable_unused };
@@ -146,7 +147,7 @@ fn zero_inode_table(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     info.set_inodes_zeroed();
     drop(busy);
     let flag = (offset + ondol_format::group::FLAGS_OFFSET) as u32 * 8 + INODE_ZEROED_BIT;
-    Ok(op.handle()?.merge(gdt, kind::group_descs(g - g % sb.desc_per_block()), Merge::Set { first: flag, count: 1 })?)
+    Ok(op.handle()?.merge(gdt, kind::group_descs(first), Merge::Set { first: flag, count: 1 })?)
 }
 
 /// Bit number of INODE_ZEROED in the descriptor's flags.

@@ -10,7 +10,7 @@ impl Shrink {
     /// Cuts off in one transaction, down to `end`, or to where one block of descriptors less is needed.
     pub(super) fn cut_step(&mut self) -> Result<()> {
         let sb = &self.edit.sb;
-        let last = sb.group_first_block((sb.desc_blocks() - 1) * sb.desc_per_block());
+        let last = sb.group_first_block((sb.gdt().blocks() - 1) * sb.gdt().desc_per_block());
         let blocks = self.end.max(if last < sb.blocks_count() { last } else { 0 });
         self.cut(blocks)?;
         self.commit()
@@ -18,7 +18,7 @@ impl Shrink {
 
     fn cut(&mut self, blocks: u64) -> Result<()> {
         let (before, groups) = (self.edit.sb.groups(), shape::groups(&self.edit.sb, blocks) as u32);
-        let desc_blocks = groups.div_ceil(self.edit.sb.desc_per_block());
+        let desc_blocks = groups.div_ceil(self.edit.sb.gdt().desc_per_block());
         // What removed groups have in those that stay.
         let gone: Vec<Range<u64>> = self.edit.descs[groups as usize..]
             .iter()
@@ -27,7 +27,7 @@ impl Shrink {
             // A table may lie over the end: the rest of it goes with its group.
             .map(|range| range.start..range.end.min(blocks))
             .collect();
-        let fewer = (self.edit.sb.desc_blocks() > desc_blocks).then(|| self.edit.sb.desc_blocks() - 1);
+        let fewer = (self.edit.sb.gdt().blocks() > desc_blocks).then(|| self.edit.sb.gdt().blocks() - 1);
         self.edit.resize_inode().remove_copies(groups)?;
         self.forget_descriptors(groups..before)?;
         self.edit.count_overhead(groups..before, false);
@@ -56,9 +56,9 @@ impl Shrink {
     /// Zeroes what the block of descriptors that stays says of removed groups. A recovery that finds a larger
     /// superblock before its descriptors are home would take it for what they are.
     fn forget_descriptors(&mut self, gone: Range<u32>) -> Result<()> {
-        let (size, per_block) = (usize::from(self.edit.sb.desc_size()), self.edit.sb.desc_per_block());
+        let (size, per_block) = (usize::from(self.edit.sb.gdt().desc_size()), self.edit.sb.gdt().desc_per_block());
         for g in gone.start..gone.end.min(gone.start.next_multiple_of(per_block)) {
-            let (block, offset) = self.edit.sb.gdt_location(g);
+            let (block, offset) = self.edit.sb.gdt().location(g);
             self.edit.edit(block)?[offset..offset + size].fill(0);
         }
         Ok(())
@@ -87,7 +87,7 @@ impl Shrink {
             .edit
             .sb
             .backups()
-            .filter(|&(g, _)| !self.edit.sb.is_in_meta_bg(g))
+            .filter(|&(g, _)| !self.edit.sb.gdt().is_in_meta_bg(g))
             .map(|(_, first)| first + 1 + u64::from(index))
             .collect();
         for block in std::iter::once(first).chain(copies) {

@@ -281,17 +281,17 @@ impl Edit {
         for g in std::mem::take(&mut self.changed_inodes) {
             self.seal_inodes(g)?;
         }
-        let (size, csum) = (usize::from(self.sb.desc_size()), DescCsum::of(&self.sb));
+        let (size, csum) = (usize::from(self.sb.gdt().desc_size()), DescCsum::of(&self.sb));
         let mut indexes = BTreeSet::new();
         for g in std::mem::take(&mut self.changed_descs) {
             let Some(desc) = self.descs.get(g as usize).copied() else { continue };
             self.counted.0 += u64::from(desc.free_blocks);
             self.counted.1 += u64::from(desc.free_inodes);
-            let (block, offset) = self.sb.gdt_location(g);
+            let (block, offset) = self.sb.gdt().location(g);
             let bytes = &mut self.edit(block)?[offset..offset + size];
             desc.write(bytes).map_err(|e| corrupt(block, &e))?;
             csum.seal(g, bytes);
-            indexes.insert(g / self.sb.desc_per_block());
+            indexes.insert(g / self.sb.gdt().desc_per_block());
         }
         self.seal_superblock()?;
         if std::mem::take(&mut self.copies) {
@@ -349,12 +349,12 @@ impl Edit {
         let mut features = copy.features();
         features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);
         copy.set_features(features);
-        let front: Vec<u32> =
-            (0..self.sb.desc_blocks()).filter(|i| !self.sb.is_in_meta_bg(i * self.sb.desc_per_block())).collect();
+        let gdt = self.sb.gdt();
+        let front: Vec<u32> = (0..gdt.blocks()).filter(|i| !gdt.is_in_meta_bg(i * gdt.desc_per_block())).collect();
         let groups: Vec<(u32, u64)> = self.sb.backups().collect();
         for (g, first) in groups {
             // In its own meta group a copy of the superblock stands alone.
-            let front: &[u32] = if self.sb.is_in_meta_bg(g) { &[] } else { &front };
+            let front: &[u32] = if self.sb.gdt().is_in_meta_bg(g) { &[] } else { &front };
             copy.s_block_group_nr.set(g as u16);
             copy.seal();
             let mut bytes = vec![0; self.block_size()];
@@ -366,9 +366,9 @@ impl Edit {
                 self.put(first + 1 + u64::from(index), bytes);
             }
         }
-        let per_block = self.sb.desc_per_block();
+        let per_block = self.sb.gdt().desc_per_block();
         for &index in indexes {
-            if !self.sb.is_in_meta_bg(index * per_block) {
+            if !self.sb.gdt().is_in_meta_bg(index * per_block) {
                 continue;
             }
             let bytes = self.sealed_descriptors(index)?;
@@ -386,10 +386,10 @@ impl Edit {
 
     /// A block of descriptors for its copies. Of a volume in use, the live block may lie between two seals.
     fn sealed_descriptors(&self, index: u32) -> Result<Vec<u8>> {
-        let mut bytes = self.read(self.sb.gdt_block(index))?;
+        let mut bytes = self.read(self.sb.gdt().block(index))?;
         if self.is_live {
-            let (size, csum) = (usize::from(self.sb.desc_size()), DescCsum::of(&self.sb));
-            let first = index * self.sb.desc_per_block();
+            let (size, csum) = (usize::from(self.sb.gdt().desc_size()), DescCsum::of(&self.sb));
+            let first = index * self.sb.gdt().desc_per_block();
             let groups = (first..self.sb.groups()).zip(bytes.chunks_exact_mut(size));
             groups.for_each(|(g, desc)| csum.seal(g, desc));
         }
@@ -445,7 +445,7 @@ impl Edit {
     }
 
     fn replay(&self, map: &LogMap) -> Result<()> {
-        let volume = jbd2::Volume { blocks: self.end.max(self.sb.blocks_count()), made: self.sb.mkfs_time() };
+        let volume = jbd2::Volume { blocks: self.end.max(self.sb.blocks_count()), made: self.sb.raw().mkfs_time() };
         jbd2::recover(&*self.store, map, volume)?;
         Ok(())
     }

@@ -43,7 +43,7 @@ impl NewGroups<'_> {
     }
 
     pub(super) fn add_groups(&mut self, target: u64) -> Result<()> {
-        let (first, per_block) = (self.edit.sb.groups(), self.edit.sb.desc_per_block());
+        let (first, per_block) = (self.edit.sb.groups(), self.edit.sb.gdt().desc_per_block());
         if first.is_multiple_of(per_block) {
             self.edit.resize_inode().extend_descriptors()?;
         }
@@ -148,7 +148,7 @@ pub(super) fn new_bitmap(sb: &Superblock, g: u32) -> Vec<u8> {
 /// What stands in the way of growing, if anything does.
 pub(super) fn refuse(sb: &Superblock) -> Result<()> {
     // A descriptor in the first group's part for resize2fs would be lost.
-    if sb.raw().s_first_meta_bg.get() > sb.desc_blocks() {
+    if sb.raw().s_first_meta_bg.get() > sb.gdt().blocks() {
         return Err(Error::Unsupported("a meta_bg layout that begins behind the last descriptor".into()));
     }
     if sb.has_compat(Compat::RESIZE_INODE) && sb.backups().count() > sb.block_size() as usize / 4 {

@@ -47,8 +47,8 @@ impl Edit {
 impl ResizeInode<'_> {
     /// Makes room for the descriptors of the next group, which begin a block.
     pub(super) fn extend_descriptors(&mut self) -> Result<()> {
-        let index = self.edit.sb.desc_blocks();
-        if self.edit.sb.is_in_meta_bg(self.edit.sb.groups()) {
+        let index = self.edit.sb.gdt().blocks();
+        if self.edit.sb.gdt().is_in_meta_bg(self.edit.sb.groups()) {
             return Ok(());
         }
         match (self.edit.sb.has_compat(Compat::RESIZE_INODE), self.edit.raw.s_reserved_gdt_blocks.get()) {
@@ -81,7 +81,7 @@ impl ResizeInode<'_> {
     fn take_reserved(&mut self, index: u32) -> Result<()> {
         let (mut inode, dind) = self.reserve()?;
         let slot = index as usize % (self.edit.block_size() / 4);
-        let block = self.edit.sb.gdt_block(index);
+        let block = self.edit.sb.gdt().block(index);
         let named = self.edit.edit(dind)?;
         if u64::from(word(named, slot)) != block {
             return Err(bad("the next block of descriptors is not the one that it names"));
@@ -102,7 +102,7 @@ impl ResizeInode<'_> {
     pub(super) fn give_reserved(&mut self, index: u32) -> Result<()> {
         let (mut inode, dind) = self.reserve()?;
         let slot = index as usize % (self.edit.block_size() / 4);
-        let block = self.edit.sb.gdt_block(index);
+        let block = self.edit.sb.gdt().block(index);
         let number = u32::try_from(block).map_err(|_| bad("a number of more than 32 bits"))?;
         put_word(self.edit.edit(dind)?, slot, number);
         let zero = self.edit.sb.group_first_block(0);

@@ -57,7 +57,7 @@ pub(super) fn fitted(sb: &Superblock, blocks: u64) -> Result<u64> {
     }
     let rest = (whole - first) % u64::from(sb.blocks_per_group());
     let last = (count - 1) as u32;
-    let desc_blocks = count.div_ceil(u64::from(sb.desc_per_block()));
+    let desc_blocks = count.div_ceil(u64::from(sb.gdt().desc_per_block()));
     let front = 1 + desc_blocks + u64::from(sb.raw().s_reserved_gdt_blocks.get());
     let own = 2 + u64::from(sb.inode_table_blocks()) + if sb.has_super(last) { front } else { 0 };
     if rest == 0 || rest >= own + LEAST_IN_LAST || whole == sb.blocks_count() {

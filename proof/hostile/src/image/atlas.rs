@@ -105,8 +105,8 @@ impl<'a> Draw<'a> {
     }
 
     fn group(&mut self, g: u32, inos: &mut Vec<u32>) {
-        let (block, at) = self.sb.gdt_location(g);
-        let len = usize::from(self.sb.desc_size());
+        let (block, at) = self.sb.gdt().location(g);
+        let len = usize::from(self.sb.gdt().desc_size());
         let offset = block * self.size() + at as u64;
         self.structures.push(Structure { what: What::Desc(g), offset, len: len as u64, block, ino: 0 });
         let desc = GroupDesc::parse(&self.block(block)[at..at + len]).expect("a descriptor");

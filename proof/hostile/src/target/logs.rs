@@ -42,7 +42,7 @@ pub(super) fn run(bytes: &[u8]) {
     }
     let Ok(Ok(pool)) = Nvm::from_bytes(&image).map(Pool::open) else { return };
     if word & 64 != 0 {
-        pool.nvm().poison((RING + input.below(LINES) * LINE) as u64);
+        pool.nvm().poison().add_line((RING + input.below(LINES) * LINE) as u64);
     }
     drop(all(&pool, OnDamage::Refuse));
     drop(all(&pool, OnDamage::GoOn));

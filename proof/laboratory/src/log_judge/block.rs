@@ -168,9 +168,9 @@ impl<'l> BlockJudge<'l> {
     /// The bitmap of blocks of a group after a replay, if it has one.
     fn bitmap(&self, g: u32) -> Option<Image> {
         let sb = &self.volume.sb;
-        let (block, offset) = sb.gdt_location(g);
+        let (block, offset) = sb.gdt().location(g);
         let table = self.replayed(block);
-        let desc = GroupDesc::parse(table.get(offset..offset + usize::from(sb.desc_size()))?).ok()?;
+        let desc = GroupDesc::parse(table.get(offset..offset + usize::from(sb.gdt().desc_size()))?).ok()?;
         let unwritten = desc.flags & BLOCK_UNINIT != 0 && DescCsum::of(sb) != DescCsum::None;
         (!unwritten).then(|| self.replayed(desc.block_bitmap))
     }

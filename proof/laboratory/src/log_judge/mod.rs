@@ -61,8 +61,8 @@ impl Volume {
         image.read(OFFSET as usize, &mut bytes);
         let sb = Superblock::parse(&bytes, image.len() as u64).ok()?;
         let descs = (0..sb.groups()).map(|g| {
-            let (block, offset) = sb.gdt_location(g);
-            let mut desc = vec![0; sb.desc_size().into()];
+            let (block, offset) = sb.gdt().location(g);
+            let mut desc = vec![0; sb.gdt().desc_size().into()];
             image.read(block as usize * sb.block_size() as usize + offset, &mut desc);
             GroupDesc::parse(&desc).ok()
         });
@@ -83,7 +83,7 @@ impl Volume {
                 () => None,
             }
         };
-        let descriptors = (0..self.sb.desc_blocks()).any(|index| self.sb.gdt_block(index) == block);
+        let descriptors = (0..self.sb.gdt().blocks()).any(|index| self.sb.gdt().block(index) == block);
         self.descs.iter().find_map(tables).or(descriptors.then_some("a table of descriptors"))
     }
 }

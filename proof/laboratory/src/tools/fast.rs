@@ -110,9 +110,9 @@ impl Known {
 
     /// Of the first group.
     fn desc(&self) -> Result<GroupDesc, String> {
-        let (block, offset) = self.sb.gdt_location(0);
+        let (block, offset) = self.sb.gdt().location(0);
         let at = block as usize * self.sb.block_size() as usize + offset;
-        GroupDesc::parse(&self.bytes(at, self.sb.desc_size().into())).map_err(text)
+        GroupDesc::parse(&self.bytes(at, self.sb.gdt().desc_size().into())).map_err(text)
     }
 
     /// Inode `ino` as `/a` or `/b` is, but for its links and size; a new one has another generation.

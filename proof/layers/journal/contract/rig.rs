@@ -220,7 +220,7 @@ pub(crate) fn pool_of(bytes: &[u8]) -> Pool {
 /// A pool as these bytes have it, but for the line that has one of them, which is lost.
 pub(crate) fn pool_without(bytes: &[u8], lost: u64) -> Pool {
     let nvm = Nvm::from_bytes(bytes).unwrap();
-    nvm.poison(lost);
+    nvm.poison().add_line(lost);
     Pool::open(nvm).unwrap()
 }
 

@@ -48,9 +48,9 @@ impl Image {
         let mut image = Image { file, sb, descs: Vec::new() };
         let csum = DescCsum::of(&image.sb);
         for g in 0..image.sb.groups() {
-            let (block, offset) = image.sb.gdt_location(g);
+            let (block, offset) = image.sb.gdt().location(g);
             let block = image.block(block);
-            let mut desc = block[offset..offset + usize::from(image.sb.desc_size())].to_vec();
+            let mut desc = block[offset..offset + usize::from(image.sb.gdt().desc_size())].to_vec();
             csum.verify(g, &desc).unwrap();
             let parsed = GroupDesc::parse(&desc).unwrap();
             parsed.check(&image.sb, g).unwrap();
@@ -122,7 +122,8 @@ impl Image {
 
     fn check_block_bitmap(&self, g: u32, seen: &mut Seen) {
         let desc = &self.descs[g as usize];
-        let bits = self.sb.blocks_in_group(g) as usize;
+        let blocks = self.sb.block_range_of_group(g);
+        let bits = (blocks.end - blocks.start) as usize;
         let lazy = self.sb.features().has_group_desc_csum();
         let mut map = self.block(desc.block_bitmap);
         if lazy && desc.flags & BLOCK_UNINIT != 0 {
@@ -130,7 +131,10 @@ impl Image {
             seen.uninit_groups += 1;
         } else if let Some(seed) = self.sb.csum_seed() {
             let csum = bitmap::checksum(seed, &map, self.sb.clusters_per_group());
-            assert!(GroupDesc::bitmap_csum_matches(desc.block_bitmap_csum, csum, self.sb.desc_size()), "group {g}");
+            assert!(
+                GroupDesc::bitmap_csum_matches(desc.block_bitmap_csum, csum, self.sb.gdt().desc_size()),
+                "group {g}"
+            );
         }
         assert_eq!(bitmap::count_zeros(&map, bits), desc.free_blocks as usize, "free blocks of group {g}");
         assert!(bitmap::is_padded(&map, bits), "block bitmap {g}");
@@ -145,7 +149,10 @@ impl Image {
             seen.uninit_groups += 1;
         } else if let Some(seed) = self.sb.csum_seed() {
             let csum = bitmap::checksum(seed, &map, self.sb.inodes_per_group());
-            assert!(GroupDesc::bitmap_csum_matches(desc.inode_bitmap_csum, csum, self.sb.desc_size()), "group {g}");
+            assert!(
+                GroupDesc::bitmap_csum_matches(desc.inode_bitmap_csum, csum, self.sb.gdt().desc_size()),
+                "group {g}"
+            );
         }
         assert_eq!(bitmap::count_zeros(&map, bits), desc.free_inodes as usize, "free inodes of group {g}");
         map

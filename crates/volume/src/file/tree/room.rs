@@ -53,7 +53,7 @@ pub(in crate::file) fn growth(block_size: u32, depth: u32, leaves: u32, added: u
 pub(in crate::file) fn alloc_cost(vol: &Volume, blocks: u64) -> u32 {
     let sb = &vol.shared.sb;
     let bitmaps = blocks.min(u64::from(sb.groups())) as u32;
-    bitmaps + bitmaps.min(sb.groups().div_ceil(sb.desc_per_block()))
+    bitmaps + bitmaps.min(sb.groups().div_ceil(sb.gdt().desc_per_block()))
 }
 
 /// Journal blocks for one change of a leaf in a tree of `depth` levels above its leaves: the way down, a split or a
