@@ -85,7 +85,7 @@ impl Snapshot {
         while let Some((path, id)) = todo.pop() {
             snapshot.entries.insert(path.clone(), Entry::of_model(model, id));
             groups.insert(path.clone(), id);
-            let entries = model.entries(id).into_iter().flatten();
+            let entries = model.tree.entries(id).into_iter().flatten();
             todo.extend(entries.map(|(name, id)| (path.join(name), *id)));
         }
         snapshot.name_groups(&groups);
@@ -110,8 +110,9 @@ fn name_text(name: &[u8]) -> String {
 
 impl Entry {
     fn of_model(model: &Model, id: Id) -> Self {
-        let inode = model.inode(id);
-        let subdirs = model.entries(id).map(|entries| entries.values().filter(|e| model.inode(**e).is_dir()).count());
+        let inode = model.tree.inode(id);
+        let subdirs =
+            model.tree.entries(id).map(|entries| entries.values().filter(|e| model.tree.inode(**e).is_dir()).count());
         let (content, target, rdev) = match &inode.body {
             Body::Regular(content) => (content.clone(), Vec::new(), (0, 0)),
             Body::Symlink(target) => (Content::default(), target.clone(), (0, 0)),

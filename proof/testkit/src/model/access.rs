@@ -1,6 +1,6 @@
 //! POSIX ACLs, the flags of chattr and the setgid bits of directories: what they forbid, and what new inodes inherit.
 
-use super::{Body, Id, Inode, Model};
+use super::{Body, Id, Inode, Model, Tree};
 use crate::Fail;
 use crate::op::{Acl, File, Flags, Op, Path};
 
@@ -11,12 +11,12 @@ const SETGID: u16 = 0o2000;
 
 type Done = Result<(), Fail>;
 
-impl Model {
-    fn has_flag(&self, id: Id, flags: u32) -> bool {
+impl Tree {
+    pub(super) fn has_flag(&self, id: Id, flags: u32) -> bool {
         self.inode(id).flags & flags != 0
     }
 
-    fn permitted(&self, id: Id, unless: u32) -> Done {
+    pub(super) fn permitted(&self, id: Id, unless: u32) -> Done {
         if self.has_flag(id, unless) { Err(Fail::NotPermitted) } else { Ok(()) }
     }
 
@@ -86,15 +86,17 @@ impl Model {
         }
         new
     }
+}
 
+impl Model {
     pub(super) fn set_acl(&mut self, file: &File, default: bool, acl: Option<&Acl>) -> Done {
-        let id = self.file(file)?;
-        if matches!(self.inode(id).body, Body::Symlink(_)) {
+        let id = self.tree.file(file)?;
+        if matches!(self.tree.inode(id).body, Body::Symlink(_)) {
             return Err(Fail::Unsupported);
         }
-        self.check_moves(id)?;
-        let is_dir = self.inode(id).is_dir();
-        let inode = self.inode_mut(id);
+        self.tree.check_moves(id)?;
+        let is_dir = self.tree.inode(id).is_dir();
+        let inode = self.tree.inode_mut(id);
         match acl {
             Some(_) if default && !is_dir => return Err(Fail::NotPermitted),
             Some(acl) if default => drop(inode.xattrs.insert(DEFAULT.to_vec(), acl.value())),
@@ -111,15 +113,15 @@ impl Model {
     }
 
     pub(super) fn chattr(&mut self, file: &File, flags: Flags) -> Done {
-        let id = self.openable(file)?;
-        let old = self.inode(id).flags;
-        if !self.inode(id).is_dir() && flags.0 & (Flags::DIRSYNC | Flags::TOPDIR) != 0 {
+        let id = self.tree.openable(file)?;
+        let old = self.tree.inode(id).flags;
+        if !self.tree.inode(id).is_dir() && flags.0 & (Flags::DIRSYNC | Flags::TOPDIR) != 0 {
             return Err(Fail::Unsupported);
         }
         if old & flags.0 & Flags::IMMUTABLE != 0 && old != flags.0 {
             return Err(Fail::NotPermitted);
         }
-        self.inode_mut(id).flags = flags.0;
+        self.tree.inode_mut(id).flags = flags.0;
         Ok(())
     }
 
@@ -127,25 +129,25 @@ impl Model {
     /// flags that nobody can set, such as that of an index, of which the model does not know.
     pub(crate) fn repeats_immutable(&self, op: &Op) -> bool {
         let Op::Chattr { file, flags } = op else { return false };
-        flags.0 & Flags::IMMUTABLE != 0 && self.openable(file).is_ok_and(|id| self.inode(id).flags == flags.0)
+        flags.0 & Flags::IMMUTABLE != 0 && self.tree.openable(file).is_ok_and(|id| self.tree.inode(id).flags == flags.0)
     }
 
     /// Whether a call removes the default ACL of what is no directory: FUSE's kernel does not ask whether that is
     /// permitted.
     pub(crate) fn removes_impossible_acl(&self, op: &Op) -> bool {
         let Op::SetAcl { file, default: true, acl: None } = op else { return false };
-        self.file(file).is_ok_and(|id| !self.inode(id).is_dir())
+        self.tree.file(file).is_ok_and(|id| !self.tree.inode(id).is_dir())
     }
 
     /// Whether a call that has been done, and led here from `before`, was durable when it returned, because of what it
     /// changed: a synchronous file or directory, in whatever way. Not for everything that is: for what surely changed
     /// something.
     pub fn is_synchronous(&self, before: &Self, op: &Op) -> bool {
-        let is_dir = |id: Id| self.inodes.get(&id).is_some_and(|inode| inode.is_dir());
+        let is_dir = |id: Id| self.tree.inodes.get(&id).is_some_and(|inode| inode.is_dir());
         let flags = |id: Id| if is_dir(id) { Flags::SYNC | Flags::DIRSYNC } else { Flags::SYNC };
         let is_changed = || {
-            let mut changed = self.changed_since(before).into_iter();
-            changed.any(|id| self.inodes.contains_key(&id) && self.has_flag(id, flags(id)))
+            let mut changed = self.tree.changed_since(&before.tree).into_iter();
+            changed.any(|id| self.tree.inodes.contains_key(&id) && self.tree.has_flag(id, flags(id)))
         };
         self.is_synchronously_done(op) || is_changed()
     }
@@ -153,7 +155,7 @@ impl Model {
     /// What changes something that a model does not know, too: a time, or bytes that were the same.
     fn is_synchronously_done(&self, op: &Op) -> bool {
         let dir = |path: &Path| path.split().and_then(|(dir, _)| self.id_of(&dir));
-        let synced = |dir: Option<Id>| dir.is_some_and(|dir| self.has_flag(dir, Flags::SYNC | Flags::DIRSYNC));
+        let synced = |dir: Option<Id>| dir.is_some_and(|dir| self.tree.has_flag(dir, Flags::SYNC | Flags::DIRSYNC));
         match op {
             Op::Create { path, .. }
             | Op::Mkdir { path, .. }
@@ -166,7 +168,7 @@ impl Model {
             Op::Write { file, len: 1.., .. }
             | Op::WriteBack { file, len: 1.., .. }
             | Op::Append { file, len: 1.., .. }
-            | Op::Truncate { file, .. } => self.file(file).is_ok_and(|id| self.has_flag(id, Flags::SYNC)),
+            | Op::Truncate { file, .. } => self.tree.file(file).is_ok_and(|id| self.tree.has_flag(id, Flags::SYNC)),
             _ => false,
         }
     }

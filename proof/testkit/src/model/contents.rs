@@ -1,6 +1,6 @@
 //! The calls that change what one inode holds.
 
-use super::{Body, Content, Id, Model};
+use super::{Body, Id, Model};
 use crate::op::{Fallocate, File, Fill, Op, SetXattr, sum_of};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
@@ -12,31 +12,31 @@ impl Model {
     pub(super) fn change_bytes(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { file, at, len, fill } | Op::WriteBack { file, at, len, fill } => {
-                let content = self.regular(file, false)?;
+                let content = self.tree.regular(file, false)?;
                 content.fill(*at, *len, *fill);
                 Ok(*len)
             }
             Op::Append { file, len, fill } => {
-                let content = self.regular(file, true)?;
+                let content = self.tree.regular(file, true)?;
                 content.fill(content.len(), *len, *fill);
                 Ok(*len)
             }
             Op::Truncate { file, size } => {
-                self.check_cuts(file)?;
-                self.regular(file, false)?.set_len(*size);
+                self.tree.check_cuts(file)?;
+                self.tree.regular(file, false)?.set_len(*size);
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
                 if *len == 0 && !file.is_path() {
-                    self.openable(file)?;
-                    return self.check_is_regular(file).and(Err(Fail::Invalid));
+                    self.tree.openable(file)?;
+                    return self.tree.check_is_regular(file).and(Err(Fail::Invalid));
                 }
                 if !matches!(how, Fallocate::Allocate | Fallocate::KeepSize) {
-                    self.check_cuts(file)?;
+                    self.tree.check_cuts(file)?;
                 }
                 let extents = self.mapping.extents;
                 let unit = self.block_size * self.mapping.cluster;
-                let content = self.regular(file, false)?;
+                let content = self.tree.regular(file, false)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
                 }
@@ -64,10 +64,10 @@ impl Model {
     }
 
     pub(super) fn copy(&mut self, from: &File, at: u64, to: &File, to_at: u64, len: u64) -> Outcome {
-        let source = self.opened_for_writing(from)?;
-        let target = self.opened_for_writing(to)?;
-        self.check_writes(target, true)?;
-        let bytes = self.content(source).cloned().ok_or(Fail::IsDirectory)?;
+        let source = self.tree.opened_for_writing(from)?;
+        let target = self.tree.opened_for_writing(to)?;
+        self.tree.check_writes(target, true)?;
+        let bytes = self.tree.content(source).cloned().ok_or(Fail::IsDirectory)?;
         let len = len.min(bytes.len().saturating_sub(at));
         if len == 0 {
             return Ok(0);
@@ -75,14 +75,14 @@ impl Model {
         if source == target && at < to_at + len && to_at < at + len {
             return Err(Fail::Invalid);
         }
-        self.regular(to, false)?.copy(&bytes, at, to_at, len);
+        self.tree.regular(to, false)?.copy(&bytes, at, to_at, len);
         Ok(len)
     }
 
     pub(super) fn exchange(&mut self, files: [&File; 2], places: [u64; 2], len: Option<u64>) -> Outcome {
-        let ids = [self.opened_for_writing(files[0])?, self.opened_for_writing(files[1])?];
+        let ids = [self.tree.opened_for_writing(files[0])?, self.tree.opened_for_writing(files[1])?];
         for id in ids {
-            self.check_moves(id)?;
+            self.tree.check_moves(id)?;
             if !self.mapping.extents {
                 return Err(Fail::Unsupported);
             }
@@ -90,7 +90,7 @@ impl Model {
         let unit = self.block_size * self.mapping.cluster;
         let mut rests = [0; 2];
         for i in 0..2 {
-            let size = self.content(ids[i]).ok_or(Fail::IsDirectory)?.len();
+            let size = self.tree.content(ids[i]).ok_or(Fail::IsDirectory)?.len();
             rests[i] = size.checked_sub(places[i]).ok_or(Fail::Invalid)?;
         }
         let end_together = len.is_some_and(|len| rests == [len; 2]);
@@ -108,15 +108,15 @@ impl Model {
     }
 
     pub(super) fn read(&self, file: &File, at: u64, len: u64) -> Outcome {
-        self.check_is_regular(file)?;
-        let content = self.content(self.openable(file)?).ok_or(Fail::IsDirectory)?;
+        self.tree.check_is_regular(file)?;
+        let content = self.tree.content(self.tree.openable(file)?).ok_or(Fail::IsDirectory)?;
         Ok(sum_of([&*content.bytes(at, len)]))
     }
 
     pub(super) fn map_commit(&mut self, file: &File, stores: &[(u64, u64)], fill: Fill) -> Outcome {
         self.check_holds(file, stores)?;
         if !stores.is_empty() {
-            let content = self.regular(file, true)?;
+            let content = self.tree.regular(file, true)?;
             stores.iter().for_each(|(at, len)| content.fill(*at, *len, fill));
         }
         Ok(0)
@@ -128,18 +128,18 @@ impl Model {
         let Op::MapCommit { file, .. } = op else { return Err(Fail::Unsupported) };
         let held = File::Handle(hold);
         if file.is_path() {
-            self.check_is_regular(&held)?;
-            self.check_writes(self.openable(&held)?, false)?;
+            self.tree.check_is_regular(&held)?;
+            self.tree.check_writes(self.tree.openable(&held)?, false)?;
         } else {
-            self.handles.insert(hold, self.openable(file)?);
+            self.tree.handles.insert(hold, self.tree.openable(file)?);
         }
         self.check_holds(&held, &op.stores())
     }
 
     /// Whether a file that is open for writing, or can be opened, reaches over all of `stores`.
     fn check_holds(&self, file: &File, stores: &[(u64, u64)]) -> Result<(), Fail> {
-        let id = self.opened_for_writing(file)?;
-        let size = self.content(id).ok_or(Fail::IsDirectory)?.len();
+        let id = self.tree.opened_for_writing(file)?;
+        let size = self.tree.content(id).ok_or(Fail::IsDirectory)?.len();
         let is_within = |(at, len): &(u64, u64)| at.checked_add(*len).is_some_and(|end| end <= size);
         stores.iter().all(is_within).then_some(()).ok_or(Fail::Invalid)
     }
@@ -151,9 +151,9 @@ impl Model {
 
     /// Bytes of `lens` from `places` on change places; up to the ends, if that is how far they reach.
     fn exchange_bytes(&mut self, ids: [Id; 2], places: [u64; 2], lens: [u64; 2], to_ends: bool) {
-        let old = ids.map(|id| self.content(id).cloned().unwrap_or_default());
+        let old = ids.map(|id| self.tree.content(id).cloned().unwrap_or_default());
         for (to, from) in [(0, 1), (1, 0)] {
-            let inode = self.inode_mut(ids[to]);
+            let inode = self.tree.inode_mut(ids[to]);
             inode.mtime = None;
             if let Body::Regular(content) = &mut inode.body {
                 if to_ends {
@@ -164,48 +164,22 @@ impl Model {
         }
     }
 
-    /// A regular file; one that is not open yet is opened for writing.
-    fn opened_for_writing(&self, file: &File) -> Result<Id, Fail> {
-        self.check_is_regular(file)?;
-        let id = self.openable(file)?;
-        if file.is_path() {
-            self.check_writes(id, false)?;
-        }
-        Ok(id)
-    }
-
-    /// The contents of a regular file, about to be changed.
-    fn regular(&mut self, file: &File, append: bool) -> Result<&mut Content, Fail> {
-        self.check_is_regular(file)?;
-        let id = self.openable(file)?;
-        // What is open already has been asked whether it is append-only.
-        self.check_writes(id, append || !file.is_path())?;
-        let inode = self.inode_mut(id);
-        match &mut inode.body {
-            Body::Regular(content) => {
-                inode.mtime = None;
-                Ok(content)
-            }
-            _ => Err(Fail::IsDirectory),
-        }
-    }
-
     pub(super) fn change_xattr(&mut self, op: &Op) -> Result<(), Fail> {
         let (file, name) = match op {
             Op::SetXattr { file, name, .. } | Op::RemoveXattr { file, name } => (file, name),
             _ => return Err(Fail::Unsupported),
         };
-        let id = self.file(file)?;
+        let id = self.tree.file(file)?;
         if matches!(op, Op::SetXattr { len, .. } if *len > LONGEST_VALUE) {
             return Err(Fail::TooBig);
         }
-        self.check_moves(id)?;
-        let plain = matches!(self.inode(id).body, Body::Regular(_) | Body::Directory { .. });
+        self.tree.check_moves(id)?;
+        let plain = matches!(self.tree.inode(id).body, Body::Regular(_) | Body::Directory { .. });
         if name.starts_with("user.") && !plain {
             return Err(Fail::NotPermitted);
         }
         let key = name.clone().into_bytes();
-        let xattrs = &mut self.inode_mut(id).xattrs;
+        let xattrs = &mut self.tree.inode_mut(id).xattrs;
         match op {
             Op::SetXattr { how: SetXattr::Create, .. } if xattrs.contains_key(&key) => return Err(Fail::Exists),
             Op::SetXattr { how: SetXattr::Replace, .. } if !xattrs.contains_key(&key) => {
@@ -220,25 +194,25 @@ impl Model {
     pub(super) fn change_attributes(&mut self, op: &Op) -> Result<(), Fail> {
         match op {
             Op::Chmod { file, mode } => {
-                let id = self.file(file)?;
-                if matches!(self.inode(id).body, Body::Symlink(_)) {
+                let id = self.tree.file(file)?;
+                if matches!(self.tree.inode(id).body, Body::Symlink(_)) {
                     return Err(Fail::Unsupported);
                 }
-                self.check_moves(id)?;
-                self.inode_mut(id).set_perm(*mode);
+                self.tree.check_moves(id)?;
+                self.tree.inode_mut(id).set_perm(*mode);
             }
             Op::Chown { file, uid, gid } => {
-                let id = self.file(file)?;
-                self.check_moves(id)?;
-                let inode = self.inode_mut(id);
+                let id = self.tree.file(file)?;
+                self.tree.check_moves(id)?;
+                let inode = self.tree.inode_mut(id);
                 (inode.uid, inode.gid) = (*uid, *gid);
                 inode.lose_setuid();
             }
             Op::Utimens { file, mtime, .. } => {
-                let id = self.file(file)?;
-                self.check_moves(id)?;
+                let id = self.tree.file(file)?;
+                self.tree.check_moves(id)?;
                 let whole = Timestamp { sec: mtime.sec.clamp(i32::MIN.into(), i32::MAX.into()), nsec: 0 };
-                self.inode_mut(id).mtime = Some(if self.mapping.whole_seconds { whole } else { *mtime });
+                self.tree.inode_mut(id).mtime = Some(if self.mapping.whole_seconds { whole } else { *mtime });
             }
             _ => return Err(Fail::Unsupported),
         }

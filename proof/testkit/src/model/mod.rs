@@ -10,16 +10,17 @@ mod contents;
 mod names;
 mod touched;
 mod transaction;
+mod tree;
 
 pub use content::Content;
+pub(crate) use tree::Tree;
 
+use crate::Outcome;
 use crate::dump::Snapshot;
 use crate::op::{File, Op, Path};
-use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
 use ondol_volume::FileType;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The model's own name of an inode; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,9 +72,7 @@ pub(crate) struct Inode {
 /// A file system. Copies are cheap: they share what does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    inodes: BTreeMap<Id, Arc<Inode>>,
-    handles: BTreeMap<u8, Id>,
-    next: u64,
+    pub(crate) tree: Tree,
     mapping: Mapping,
     /// Bytes in a block.
     block_size: u64,
@@ -90,14 +89,7 @@ const NAME_MAX: usize = 255;
 impl Model {
     /// A file system that holds nothing but its root directory.
     pub fn empty() -> Self {
-        let root = Inode::new(0o755, Body::Directory { entries: BTreeMap::new(), parent: ROOT });
-        Self {
-            inodes: BTreeMap::from([(ROOT, Arc::new(root))]),
-            handles: BTreeMap::new(),
-            next: 1,
-            mapping: Mapping::default(),
-            block_size: BLOCK_SIZE,
-        }
+        Self { tree: Tree::empty(), mapping: Mapping::default(), block_size: BLOCK_SIZE }
     }
 
     /// A file system that looks like `snapshot`, such as that of a fresh image.
@@ -106,20 +98,20 @@ impl Model {
         let mut groups: BTreeMap<&str, Id> = BTreeMap::new();
         // Paths sort after the directory that holds them.
         for (path, entry) in snapshot.entries() {
-            let place = path.split().and_then(|(dir, name)| Some((model.find(&dir).ok()?, name.to_owned())));
+            let place = path.split().and_then(|(dir, name)| Some((model.tree.find(&dir).ok()?, name.to_owned())));
             let id = match (groups.get(entry.group.as_str()), &place) {
                 (Some(&id), _) => id,
                 (None, None) => ROOT,
-                (None, Some((parent, _))) => model.insert(entry.to_inode(*parent)),
+                (None, Some((parent, _))) => model.tree.insert(entry.to_inode(*parent)),
             };
             groups.insert(entry.group.as_str(), id);
             if id == ROOT {
-                let root = model.inode_mut(ROOT);
+                let root = model.tree.inode_mut(ROOT);
                 let old = std::mem::replace(root, entry.to_inode(ROOT));
                 root.body = old.body;
             }
             if let Some((parent, name)) = place {
-                model.entries_mut(parent).insert(name, id);
+                model.tree.entries_mut(parent).insert(name, id);
             }
         }
         model
@@ -156,7 +148,7 @@ impl Model {
             Op::SetAcl { file, default, acl } => self.set_acl(file, *default, acl.as_ref()).map(|()| 0),
             Op::Chattr { file, flags } => self.chattr(file, *flags).map(|()| 0),
             Op::Read { file, at, len, .. } => self.read(file, *at, *len),
-            Op::Fsync { file, .. } => self.openable(file).map(|_| 0),
+            Op::Fsync { file, .. } => self.tree.openable(file).map(|_| 0),
             Op::Sync | Op::Trim | Op::Scratch { .. } | Op::Idle { .. } | Op::BringHome | Op::Checkpoint => Ok(0),
             Op::Transaction(steps) => self.transaction(steps).map(|()| 0),
             Op::Remount => {
@@ -169,15 +161,15 @@ impl Model {
 
     /// Forgets all handles, and with them the inodes that have no name: what a crash or an unmount does.
     pub fn drop_handles(&mut self) {
-        let held: Vec<u8> = self.handles.keys().copied().collect();
-        held.into_iter().for_each(|handle| self.close(handle));
+        let held: Vec<u8> = self.tree.handles.keys().copied().collect();
+        held.into_iter().for_each(|handle| self.tree.close(handle));
     }
 
     /// Whether handles alone keep an inode.
     pub fn holds_nameless(&self) -> bool {
         let mut dropped = self.clone();
         dropped.drop_handles();
-        dropped.inodes.len() < self.inodes.len()
+        dropped.tree.inodes.len() < self.tree.inodes.len()
     }
 
     /// What everybody can see.
@@ -187,7 +179,7 @@ impl Model {
 
     /// What is made next gets this number, which no inode has, and those after it.
     pub(crate) fn count_from(&mut self, next: u64) {
-        self.next = next;
+        self.tree.next = next;
     }
 
     /// Bytes in a block.
@@ -197,103 +189,30 @@ impl Model {
 
     /// The inode that is meant.
     pub fn id_of_file(&self, file: &File) -> Option<Id> {
-        self.file(file).ok()
+        self.tree.file(file).ok()
     }
 
     /// The inode that `path` names.
     pub fn id_of(&self, path: &Path) -> Option<Id> {
-        self.find(path).ok()
+        self.tree.find(path).ok()
     }
 
     /// The contents of a regular file that still exists, named or not.
     pub fn content(&self, id: Id) -> Option<&Content> {
-        match &self.inodes.get(&id)?.body {
-            Body::Regular(content) => Some(content),
-            _ => None,
-        }
+        self.tree.content(id)
     }
 
     /// The size of a regular file, named or held.
     pub fn size(&self, file: &File) -> Option<u64> {
-        self.content(self.file(file).ok()?).map(Content::len)
+        self.tree.content(self.tree.file(file).ok()?).map(Content::len)
     }
 
     /// Replaces all bytes of a regular file.
     pub fn replace_content(&mut self, id: Id, content: Content) {
-        let inode = self.inode_mut(id);
+        let inode = self.tree.inode_mut(id);
         if let Body::Regular(old) = &mut inode.body {
             *old = content;
             inode.mtime = None;
-        }
-    }
-
-    pub(crate) fn inode(&self, id: Id) -> &Inode {
-        &self.inodes[&id]
-    }
-
-    fn inode_mut(&mut self, id: Id) -> &mut Inode {
-        Arc::make_mut(self.inodes.get_mut(&id).expect("an id is only used while its inode exists"))
-    }
-
-    fn insert(&mut self, inode: Inode) -> Id {
-        let id = Id(self.next);
-        self.next += 1;
-        self.inodes.insert(id, Arc::new(inode));
-        id
-    }
-
-    /// The entries of a directory.
-    pub(crate) fn entries(&self, id: Id) -> Option<&BTreeMap<String, Id>> {
-        match &self.inode(id).body {
-            Body::Directory { entries, .. } => Some(entries),
-            _ => None,
-        }
-    }
-
-    fn entries_mut(&mut self, id: Id) -> &mut BTreeMap<String, Id> {
-        let inode = self.inode_mut(id);
-        inode.mtime = None;
-        match &mut inode.body {
-            Body::Directory { entries, .. } => entries,
-            _ => unreachable!("only directories are looked into"),
-        }
-    }
-
-    /// One step of a walk.
-    fn lookup(&self, dir: Id, name: &str) -> Result<Option<Id>, Fail> {
-        let entries = self.entries(dir).ok_or(Fail::NotDirectory)?;
-        if name.len() > NAME_MAX {
-            return Err(Fail::NameTooLong);
-        }
-        Ok(entries.get(name).copied())
-    }
-
-    fn find(&self, path: &Path) -> Result<Id, Fail> {
-        path.components().try_fold(ROOT, |dir, name| self.lookup(dir, name)?.ok_or(Fail::NotFound))
-    }
-
-    /// The directory that holds, or would hold, the last name of `path`.
-    fn parent<'p>(&self, path: &'p Path) -> Result<(Id, &'p str), Fail> {
-        let (dir, name) = path.split().ok_or(Fail::Busy)?;
-        let id = self.find(&dir)?;
-        self.entries(id).ok_or(Fail::NotDirectory)?;
-        Ok((id, name))
-    }
-
-    fn file(&self, file: &File) -> Result<Id, Fail> {
-        match file {
-            File::Path(path) => self.find(path),
-            File::Handle(handle) => self.handles.get(handle).copied().ok_or(Fail::BadHandle),
-        }
-    }
-
-    /// A regular file or directory: what can be opened for reading without following links or waiting.
-    fn openable(&self, file: &File) -> Result<Id, Fail> {
-        let id = self.file(file)?;
-        match self.inode(id).body {
-            Body::Regular(_) | Body::Directory { .. } => Ok(id),
-            Body::Symlink(_) => Err(Fail::Symlink),
-            Body::Special(..) => Err(Fail::Invalid),
         }
     }
 }

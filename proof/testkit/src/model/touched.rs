@@ -1,29 +1,10 @@
 //! What calls were done to: for whoever promises something of one file.
 
-use super::{Id, Model};
+use super::{Id, Model, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-impl Model {
-    /// The inodes that calls have changed which led here from `before`: in themselves, or by giving them a name or
-    /// taking one. Those whose path has become another because a directory above was moved are not among them.
-    pub fn touched_since(&self, before: &Self) -> BTreeSet<Id> {
-        let changed = self.changed_since(before);
-        let mut touched = changed.clone();
-        for id in changed {
-            let names = |model: &Self| -> BTreeMap<String, Id> {
-                let is_there = model.inodes.contains_key(&id);
-                is_there.then(|| model.entries(id)).flatten().cloned().unwrap_or_default()
-            };
-            let (now, then) = (names(self), names(before));
-            let only_in = |one: &BTreeMap<String, Id>, other: &BTreeMap<String, Id>| -> Vec<Id> {
-                one.iter().filter(|(name, named)| other.get(*name) != Some(*named)).map(|(_, named)| *named).collect()
-            };
-            touched.extend(only_in(&now, &then).into_iter().chain(only_in(&then, &now)));
-        }
-        touched
-    }
-
+impl Tree {
     /// Those that were changed in themselves, made or removed.
     pub(super) fn changed_since(&self, before: &Self) -> BTreeSet<Id> {
         let ids: BTreeSet<Id> = self.inodes.keys().chain(before.inodes.keys()).copied().collect();
@@ -32,6 +13,27 @@ impl Model {
             _ => true,
         };
         ids.into_iter().filter(differs).collect()
+    }
+}
+
+impl Model {
+    /// The inodes that calls have changed which led here from `before`: in themselves, or by giving them a name or
+    /// taking one. Those whose path has become another because a directory above was moved are not among them.
+    pub fn touched_since(&self, before: &Self) -> BTreeSet<Id> {
+        let changed = self.tree.changed_since(&before.tree);
+        let mut touched = changed.clone();
+        for id in changed {
+            let names = |model: &Self| -> BTreeMap<String, Id> {
+                let is_there = model.tree.inodes.contains_key(&id);
+                is_there.then(|| model.tree.entries(id)).flatten().cloned().unwrap_or_default()
+            };
+            let (now, then) = (names(self), names(before));
+            let only_in = |one: &BTreeMap<String, Id>, other: &BTreeMap<String, Id>| -> Vec<Id> {
+                one.iter().filter(|(name, named)| other.get(*name) != Some(*named)).map(|(_, named)| *named).collect()
+            };
+            touched.extend(only_in(&now, &then).into_iter().chain(only_in(&then, &now)));
+        }
+        touched
     }
 }
 

@@ -35,24 +35,24 @@ impl Model {
 
     /// Follows `path`, which fails at the first name that is not there, is no directory, or is a symbolic link.
     fn walk(&self, path: &Path, end: End) -> Result<(), Fail> {
-        let is_symlink = |id| matches!(self.inode(id).body, Body::Symlink(_));
+        let is_symlink = |id| matches!(self.tree.inode(id).body, Body::Symlink(_));
         let up = |path: &Path| path.split().map(|(dir, _)| dir);
         let mut above: Vec<Path> = std::iter::successors(up(path), up).collect();
         above.reverse();
         for dir in &above {
-            if is_symlink(self.find(dir)?) {
+            if is_symlink(self.tree.find(dir)?) {
                 return Err(Fail::Invalid);
             }
         }
         if let Some(parent) = above.last()
-            && !self.inode(self.find(parent)?).is_dir()
+            && !self.tree.inode(self.tree.find(parent)?).is_dir()
         {
             return Err(Fail::NotDirectory);
         }
         match end {
             End::Name => Ok(()),
-            End::Inode => self.find(path).map(drop),
-            End::Followed if is_symlink(self.find(path)?) => Err(Fail::Invalid),
+            End::Inode => self.tree.find(path).map(drop),
+            End::Followed if is_symlink(self.tree.find(path)?) => Err(Fail::Invalid),
             End::Followed => Ok(()),
         }
     }
