@@ -11,7 +11,7 @@ use ondol_power::PowerDomain;
 use ondol_run_log::{Call, Client, Log, LogOptions, Place, WriteCall, Written, found};
 use ondol_testkit::run_log::kernel::{Kernel, OneCall, recovered};
 use ondol_testkit::run_log::threads::Interleaved;
-use ondol_testkit::run_log::{Shown, program};
+use ondol_testkit::run_log::{Shown, names, program};
 
 /// The pool: room for a few records.
 const POOL: u64 = 2 << 20;
@@ -85,6 +85,9 @@ fn faults_of_the_log_are_found() {
         let _planted = ondol_faults::set(Some(defect)).unwrap();
         assert!((from..from + 300).any(|seed| program::small_writes(seed).wrong.is_some()), "{defect}");
     }
+    // One in some 300 programs of names gives a slot to another file in time.
+    let _planted = ondol_faults::set(Some(Defect::NameOneFence)).unwrap();
+    assert!((280..300).any(|seed| names(seed, 300).wrong.is_some()), "{}", Defect::NameOneFence);
 }
 
 /// Lanes that are too small for what is written between syncs.
